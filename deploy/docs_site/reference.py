@@ -78,9 +78,11 @@ def topic_settings() -> str:
 
 
 def group_settings() -> str:
-    """The settings of one group."""
-    rows = [f"| `{name}` | `{behind}` |" for name, behind in GROUP_SETTINGS.items()]
-    return "\n".join(["| setting of a group | setting of the broker that it overrides |", "|---|---|", *rows])
+    """The settings of one group, with the broker's setting that holds where a group has none."""
+    return "\n\n".join(
+        _meaning(setting, *(() if behind is None else (f"behind it `{behind}`",)))
+        for setting, behind in GROUP_SETTINGS.values()
+    )
 
 
 def _default(setting: Setting) -> str:

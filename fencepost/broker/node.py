@@ -20,6 +20,8 @@ from fencepost.broker.config.topic_rules import (
     make_authorizer,
     metadata_log_config,
     quota_windows,
+    share_group_config,
+    share_state_config,
     txn_config,
 )
 from fencepost.broker.coordinator_logs import InternalTopicLogs
@@ -47,6 +49,7 @@ from fencepost.broker.place import Alone, Place
 from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.quotas import ClientQuotas, updated_quotas
+from fencepost.broker.share.partitions import SharePartitions
 from fencepost.broker.transactions.hanging import HangingCheck
 from fencepost.broker.transactions.markers import Markers
 from fencepost.coordinator.group.service import GroupService
@@ -55,9 +58,10 @@ from fencepost.coordinator.metadata.image import GROUP_VERSION, SHARE_VERSION
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.start_records import Registration
 from fencepost.coordinator.ports import Clock, LogWriteFailed
-from fencepost.coordinator.share.no_states import NoStates
+from fencepost.coordinator.share.group_config import ShareGroupSettings
+from fencepost.coordinator.share.service import ShareStates
 from fencepost.coordinator.txn.coordinator import TransactionCoordinator
-from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC
+from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
 
 logger = logging.getLogger(__name__)
 
@@ -161,7 +165,7 @@ class Node:
         self.metadata = MetadataService(
             MetadataPartitionLog(self.metadata_log, self.flusher),
             self.clock,
-            cluster_facts(config, cluster_id),
+            cluster_facts(config, cluster_id, share_groups=self.place.has_share_groups),
             self._rules,
             new_id=partial(new_topic_id, self._entropy),
             observer=self._metadata_changed,
@@ -173,12 +177,19 @@ class Node:
         self.partitions = Partitions(self.logs, self.metadata, self.place)
         self.partition, self.absence = self.partitions.get, self.partitions.absence
         self.is_offline = self.partitions.is_offline
+        sharing = share_state_config(config)
+        count = sharing.share_coordinator_state_topic_num_partitions
+        self.share_states = ShareStates(
+            sharing, self._internal_logs(SHARE_STATE_TOPIC, count), self.metadata, self.clock
+        )
+        self.shares = SharePartitions(self, self.share_states)
         self.groups = GroupService(
             group_config(config),
             self._internal_logs(GROUP_TOPIC, config.offsets_topic_num_partitions),
             self.metadata,
             self.clock,
-            NoStates(),
+            self.share_states,
+            share_group_config(config),
             new_id=lambda: str(uuid.UUID(bytes=self._entropy(16), version=4)),
         )
         count = config.transaction_state_log_num_partitions
@@ -209,8 +220,10 @@ class Node:
 
     @property
     def share_protocol(self) -> bool:
-        enabled = "share" in self.config.group_coordinator_rebalance_protocols
-        return enabled and self.metadata.image.features.get(SHARE_VERSION, 0) >= 1
+        return self.place.has_share_groups and self.metadata.image.features.get(SHARE_VERSION, 0) >= 1
+
+    def share_settings(self, group_id: str) -> ShareGroupSettings:
+        return self.groups.shares.config.of_group(self.metadata.image.group_config(group_id))
 
     def _log_lost(self, log: FlushedLog, error: OSError) -> None:
         """A log went offline. The broker continues without it; for the metadata log it raises `error`."""
@@ -257,7 +270,7 @@ class Node:
         self._stop_wanted.set()
 
     async def _start_services(self, services: trio.Nursery) -> None:
-        """Load the coordinators in the order of their dependencies: metadata, then groups, then transactions."""
+        """Load the coordinators in the order of their dependencies: metadata, share states, groups, transactions."""
         known_before, some_lost = self.metadata_log.log_end_offset > 0, self.logs.quarantined(METADATA_PARTITION) > 0
         await self.place.load_metadata(self)
         self.authorizer = make_authorizer(self.config, self.metadata.image)
@@ -265,10 +278,15 @@ class Node:
         self.deleted_topics.find_lost_logs()
         self._settings_changed()
         await self.place.begin(self, services)
+        forget = known_before and not some_lost
+        if self.place.has_share_groups:
+            await self.share_states.start(forget_deleted_topics=forget)
         await self.groups.start()
-        if known_before and not some_lost:
+        if forget:
             self.groups.forget_deleted_topics()
         await self.transactions.start()
+        await services.start(self.share_states.run)
+        await services.start(self.shares.run)
         await services.start(self.groups.run)
         await services.start(self.transactions.run)
         periodic.begin(self, services, partial(self._snapshots.take_if_due, self.metadata))
@@ -306,6 +324,7 @@ class Node:
         for change in changes:
             if isinstance(change, TopicDeleted):
                 self.deleted_topics.delete(change.topic.name, change.topic.partitions)
+                self.share_states.forget_topics([change.topic.topic_id])
             elif isinstance(change, TopicCreated | PartitionsAdded):
                 self.groups.topics_changed([change.topic.name], created=isinstance(change, TopicCreated))
             elif isinstance(change, AclsChanged):
@@ -320,7 +339,8 @@ class Node:
         self.config = self._rules.broker_config(image)
         self.quotas = updated_quotas(self.quotas, image.quotas, quota_windows(self.config))
         self.transactions.config.change_to(txn_config(self.config, image))
-        self.groups.consumers.config = self.groups.shares.config = group_config(self.config)
+        self.groups.consumers.config = group_config(self.config)
+        self.groups.shares.config = share_group_config(self.config)
         for log in self.logs.logs():  # also those that no client has used since the start
             if self.metadata.exists(log.tp):
                 log.config = self.metadata.log_config(log.tp.topic)

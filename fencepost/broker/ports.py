@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from fencepost.broker.purgatory import Purgatory
     from fencepost.broker.security.authorizer import Authorizer
     from fencepost.broker.security.quotas import ClientQuotas
+    from fencepost.broker.share.partitions import SharePartitions
     from fencepost.broker.transactions.hanging import HangingCheck
     from fencepost.broker.transactions.markers import Markers
     from fencepost.coordinator.group.service import GroupService
     from fencepost.coordinator.metadata.service import MetadataService
     from fencepost.coordinator.ports import Clock
+    from fencepost.coordinator.share.group_config import ShareGroupSettings
+    from fencepost.coordinator.share.service import ShareStates
     from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 
 
@@ -148,8 +151,19 @@ class Broker(Protocol):
         """Whether groups may use the consumer protocol (KIP-848)."""
 
     @property
+    def share_states(self) -> "ShareStates":
+        """The states of share partitions (KIP-932), where `Place.has_share_groups`."""
+
+    @property
+    def shares(self) -> "SharePartitions":
+        """The share partitions that this broker leads, and the sessions of their members."""
+
+    @property
     def share_protocol(self) -> bool:
         """Whether there may be share groups (KIP-932)."""
+
+    def share_settings(self, group_id: str) -> "ShareGroupSettings":
+        """What holds for a share group now: its own settings, or else those of the broker."""
 
     @property
     def transactions(self) -> "TransactionCoordinator":

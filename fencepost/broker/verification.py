@@ -16,10 +16,11 @@ from fencepost.coordinator.group import codec as group_codec
 from fencepost.coordinator.metadata.delta import MetadataCorrupt
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.metadata.snapshot import read_snapshot, snapshot_id
+from fencepost.coordinator.share import records as share_records
 from fencepost.coordinator.txn import codec as txn_codec
 from fencepost.protocol.metadata_records import MetadataRecordError, decode_metadata_record
 from fencepost.protocol.records import Record
-from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC
+from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
 
 
 def verify(
@@ -133,6 +134,9 @@ def _readable(what: str, read: Callable[[Record], object], unreadable: type[Exce
 _RECORDS: dict[str, RecordCheck] = {
     METADATA_TOPIC: _readable("the metadata", lambda r: decode_metadata_record(r.value or b""), MetadataRecordError),
     GROUP_TOPIC: _readable("a group", lambda r: group_codec.decode(r.key, r.value), group_codec.CorruptRecord),
+    SHARE_STATE_TOPIC: _readable(
+        "a share partition", lambda r: share_records.decode(r.key, r.value), share_records.UnreadableRecord
+    ),
     TRANSACTION_TOPIC: _readable(
         "a transaction", lambda r: txn_codec.decode(r.key, r.value), txn_codec.UnreadableRecord
     ),

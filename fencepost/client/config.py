@@ -10,7 +10,6 @@ from typing import Any
 
 from fencepost.client.core.assignors import strategy_names
 from fencepost.client.core.partitioner import PartitionFunction
-from fencepost.client.core.reset import ResetPolicy, parse_reset
 from fencepost.client.network.security import SecurityConfig
 from fencepost.client.options import (
     addresses,
@@ -25,6 +24,7 @@ from fencepost.client.options import (
 )
 from fencepost.client.serializers import DeserializeCall, Deserializer, SerializeCall, Serializer
 from fencepost.protocol.compression import DEFAULT_LIMIT_BYTES, LARGEST_BYTES, Compression
+from fencepost.protocol.reset_policy import ResetPolicy, parse_reset
 from fencepost.protocol.topics import IsolationLevel
 
 _IDEMPOTENT = "fencepost's producers are always idempotent, and idempotence needs acks=all"

@@ -21,11 +21,11 @@ from fencepost.client.config_names import (
     SYNONYMS,
     keyword_of,
 )
-from fencepost.client.core.reset import ResetPolicy
 from fencepost.client.errors import ConfigError
 from fencepost.client.network.security import DOTTED, translated
 from fencepost.client.options import Convert
 from fencepost.protocol.duration_text import in_milliseconds
+from fencepost.protocol.reset_policy import ResetPolicy
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
+SHARE_STATE_TOPIC = "__share_group_state"
 METADATA_TOPIC = "__cluster_metadata"
 
 

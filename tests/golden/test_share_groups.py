@@ -12,7 +12,7 @@ from fencepost.coordinator.group.assignors import simple
 from fencepost.coordinator.group.assignors.spec import Assignment, MemberSpec
 from fencepost.coordinator.group.codec import decode, encode
 from fencepost.coordinator.group.share.codec import KEY_VERSIONS
-from fencepost.coordinator.group.share.partitions import Begun, SharePartitions
+from fencepost.coordinator.group.share.partitions import Begun, GroupPartitions
 from fencepost.coordinator.group.share.records import SHARE_RECORDS, ShareCurrentRecord, SharePartitionsRecord
 
 GOLDEN = json.loads(Path(__file__).with_name("share_groups.json").read_text())
@@ -44,7 +44,7 @@ def test_the_fields_are_where_kafka_puts_them_g8() -> None:
     assert (current.value.epoch, current.value.previous_epoch) == (5, 4)
     assert current.value.assigned == {ORDERS: frozenset({0, 2})}
     begun = next(one for one in read if isinstance(one, SharePartitionsRecord) and one.value is not None)
-    assert begun.value == SharePartitions(
+    assert begun.value == GroupPartitions(
         {(1).to_bytes(8) + (2).to_bytes(8): Begun("bills", frozenset({0, 1}))},
         {ORDERS: Begun("orders", frozenset({0, 1, 2}))},
         {(3).to_bytes(8) + (4).to_bytes(8): "old"},

@@ -38,6 +38,14 @@ OF_LISTENER = frozenset(
     }
 )
 """The settings that a listener may have for itself."""
+_OF_MEMBERS = ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms")
+BOUNDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "consumer": _OF_MEMBERS,
+        "share": (*_OF_MEMBERS, "delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms"),
+    }
+)
+"""The settings `group.KIND.NAME` with a `group.KIND.min.NAME` and a `.max.`; a group may have a `KIND.NAME` itself."""
 _FORM = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<rest>.+)", re.IGNORECASE)
 _SECRET = re.compile(r"password|jaas|secret|key", re.IGNORECASE)
 
@@ -226,7 +234,7 @@ def _check_together(values: Mapping[str, Value]) -> None:
 
     if get("group.min.session.timeout.ms") > get("group.max.session.timeout.ms"):
         raise ConfigError("group.min.session.timeout.ms must not be larger than group.max.session.timeout.ms")
-    if (wrong := _consumer_groups_problem(get)) is not None:
+    if (wrong := _groups_problem(get)) is not None:
         raise ConfigError(wrong)
     useless = [name for name in ("super.users", "allow.everyone.if.no.acl.found") if get(name)]
     if useless and not get("authorizer.class.name"):
@@ -237,17 +245,22 @@ def _check_together(values: Mapping[str, Value]) -> None:
         raise ConfigError("first.user and first.password belong together: set both or none")
 
 
-def _consumer_groups_problem(get: Callable[[str], Any]) -> str | None:
-    for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
-        chosen, low, high = f"group.consumer.{name}", f"group.consumer.min.{name}", f"group.consumer.max.{name}"
-        if get(high) < get(low):
-            return f"{high} must be greater than or equal to {low}"
-        if get(chosen) < get(low):
-            return f"{chosen} must be greater than or equal to {low}"
-        if get(chosen) > get(high):
-            return f"{chosen} must be less than or equal to {high}"
-    if get("group.consumer.heartbeat.interval.ms") >= get("group.consumer.session.timeout.ms"):
-        return "group.consumer.heartbeat.interval.ms must be less than group.consumer.session.timeout.ms"
+def _groups_problem(get: Callable[[str], Any]) -> str | None:
+    """Kafka's rules of `GroupCoordinatorConfig.checkConstraints` and `ShareGroupConfig.validate`."""
+    for kind, names in BOUNDED.items():
+        for name in names:
+            chosen, low, high = (f"group.{kind}.{bound}{name}" for bound in ("", "min.", "max."))
+            if get(high) < get(low):
+                return f"{high} must be greater than or equal to {low}"
+            if get(chosen) < get(low):
+                return f"{chosen} must be greater than or equal to {low}"
+            if get(chosen) > get(high):
+                return f"{chosen} must be less than or equal to {high}"
+        heartbeat, session = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
+        if get(heartbeat) >= get(session):
+            return f"{heartbeat} must be less than {session}"
+    if get("group.share.max.share.sessions") < get("group.share.max.size"):
+        return "group.share.max.share.sessions must be greater than or equal to group.share.max.size"
     return None
 
 

@@ -104,6 +104,10 @@ def assignors(names: tuple[str, ...]) -> str | None:
     return "must name at least one assignor, and none twice"
 
 
+def share_assignors(names: tuple[str, ...]) -> str | None:
+    return None if len(names) == 1 else f"must contain exactly one assignor, but found {len(names)}"
+
+
 def rebalance_protocols(names: tuple[str, ...]) -> str | None:
     return None if "classic" in names else "must contain classic: that protocol cannot be disabled"
 

@@ -1,57 +1,128 @@
-"""The settings of one group at run time (config resource GROUP, 32); each overrides a setting of the broker."""
+"""The settings of one group at run time (config resource GROUP, 32), as Kafka's `GroupConfig`."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple, Unpack
 
-from fencepost.broker.config.broker_config import SETTINGS, BrokerConfig
+from fencepost.broker.config.broker_config import BOUNDED, SETTINGS, BrokerConfig
+from fencepost.broker.config.checks import parsed_by
 from fencepost.broker.config.entries import ConfigEntry, entry_of
-from fencepost.broker.config.fields import format_value
+from fencepost.broker.config.fields import BOOLEAN, STRING, Facts, Kind, Setting, Update, Value, format_value
 from fencepost.broker.config.topic_config import Dynamic, Origin, broker_origins
 from fencepost.protocol.admin_enums import ConfigSource
+from fencepost.protocol.reset_policy import parse_reset
 
-GROUP_SETTINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "consumer.assignment.interval.ms": "group.consumer.assignment.interval.ms",
-        "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
-        "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
-    }
+
+class GroupSetting(NamedTuple):
+    """A setting of a group."""
+
+    setting: Setting
+    behind: str | None = None
+    """The broker's setting that holds for a group without this one. It has a `min.` and a `max.` beside it."""
+
+
+def _over(name: str, behind: str) -> GroupSetting:
+    """A setting that stands over one of the broker, without its highest value: the `max.` beside it bounds a group."""
+    return GroupSetting(replace(SETTINGS[behind], name=name, high=None, update=Update.READ_ONLY), behind)
+
+
+def _own(name: str, kind: Kind, default: Value, **facts: Unpack[Facts]) -> GroupSetting:
+    return GroupSetting(Setting(name, kind, default, **facts))
+
+
+def _share_reset(text: str) -> None:
+    """Raises ValueError for what is no place where a share group may begin."""
+    if parse_reset(text).kind == "none":
+        raise ValueError("must be earliest, latest or by_duration: a share group has to begin somewhere")
+
+
+def _dead_letter_problem(topic: str) -> str | None:
+    return "DLQ topic name must not start with '__'" if topic.startswith("__") else None
+
+
+NO_DEAD_LETTERS = "No effect here: there are no dead-letter topics yet."
+_ROWS = (
+    *(_over(f"{kind}.{name}", f"group.{kind}.{name}") for kind, names in BOUNDED.items() for name in names),
+    _own(
+        "share.auto.offset.reset",
+        STRING,
+        "latest",
+        check=parsed_by(_share_reset),
+        doc="Where a share group begins in a partition: earliest, latest, or by_duration:PnDTnHnMn.nS before now.",
+    ),
+    _own(
+        "share.isolation.level",
+        STRING,
+        "read_uncommitted",
+        choices=("read_committed", "read_uncommitted"),
+        doc="Whether a share group gets only transactional records that are committed.",
+    ),
+    _own(
+        "share.renew.acknowledge.enable",
+        BOOLEAN,
+        True,
+        doc="Whether members may renew the lock of a record (KIP-1222).",
+    ),
+    _own("errors.deadletterqueue.copy.record.enable", BOOLEAN, False, doc=NO_DEAD_LETTERS),
+    _own("errors.deadletterqueue.topic.name", STRING, "", check=_dead_letter_problem, doc=NO_DEAD_LETTERS),
 )
-"""The broker setting that each overrides."""
+GROUP_SETTINGS: Mapping[str, GroupSetting] = MappingProxyType(
+    {row.setting.name: row for row in sorted(_ROWS, key=lambda row: row.setting.name)}
+)
+
+
+def _bound(name: str, bound: str) -> str:
+    kind, _, rest = name.partition(".")
+    return f"group.{kind}.{bound}.{rest}"
 
 
 def group_problem(configs: Mapping[str, str], broker: BrokerConfig) -> str | None:
     """Why a group's settings together are INVALID_CONFIG, with Kafka's messages, or None."""
-    values: dict[str, Any] = {name: broker.value(behind) for name, behind in GROUP_SETTINGS.items()}
+    values: dict[str, Any] = {}
     for name, text in configs.items():
         if name not in GROUP_SETTINGS:
             return f"Unknown group config name: {name}"
         try:
-            values[name] = SETTINGS[GROUP_SETTINGS[name]].parse(text)
+            values[name] = GROUP_SETTINGS[name].setting.parse(text)
         except ValueError as error:
             return f"Invalid value {text} for configuration {name}: {error}"
-        low, high = (f"group.consumer.{bound}.{name.removeprefix('consumer.')}" for bound in ("min", "max"))
-        if values[name] < (lowest := broker.value(low)):
-            return (
-                f"{name} must be greater than or equal to {low}: {values[name]} is below {lowest}."
-                f" Set {lowest} or more, or restart the broker with a lower {low}"
-            )
-        if values[name] > (highest := broker.value(high)):
-            return (
-                f"{name} must be less than or equal to {high}: {values[name]} is above {highest}."
-                f" Set {highest} or less, or restart the broker with a higher {high}"
-            )
-    if values["consumer.session.timeout.ms"] <= values["consumer.heartbeat.interval.ms"]:
-        return "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"
+        if GROUP_SETTINGS[name].behind is not None and (wrong := _out_of_bounds(name, values[name], broker)):
+            return wrong
+    for kind in ("consumer", "share"):
+        session, heartbeat = (f"{kind}.{rest}" for rest in ("session.timeout.ms", "heartbeat.interval.ms"))
+        if session not in values and heartbeat not in values:
+            continue
+        longest: Any = values.get(session, broker.value(f"group.{session}"))
+        if longest <= values.get(heartbeat, broker.value(f"group.{heartbeat}")):
+            return f"{session} must be greater than {heartbeat}"
+    return None
+
+
+def _out_of_bounds(name: str, value: int, broker: BrokerConfig) -> str | None:
+    low, high = (_bound(name, bound) for bound in ("min", "max"))
+    lowest: Any = broker.value(low)
+    highest: Any = broker.value(high)
+    if value < lowest:
+        return (
+            f"{name} must be greater than or equal to {low}: {value} is below {lowest}."
+            f" Set {lowest} or more, or restart the broker with a lower {low}"
+        )
+    if value > highest:
+        return (
+            f"{name} must be less than or equal to {high}: {value} is above {highest}."
+            f" Set {highest} or less, or restart the broker with a higher {high}"
+        )
     return None
 
 
 def group_entries(configs: Mapping[str, str], broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
     """Every setting of a group that has set `configs`, by name; `broker` is the configuration at the start."""
     found: list[ConfigEntry] = []
-    for name, behind in GROUP_SETTINGS.items():
+    for name, (setting, behind) in GROUP_SETTINGS.items():
         origins = [Origin(name, configs[name], ConfigSource.DYNAMIC_GROUP_CONFIG)] if name in configs else []
-        origins += broker_origins([behind], broker, dynamic)
-        origins.append(Origin(behind, format_value(SETTINGS[behind].default), ConfigSource.DEFAULT_CONFIG))
-        found.append(entry_of(name, SETTINGS[behind], origins))
+        origins += broker_origins([behind], broker, dynamic) if behind is not None else []
+        default = format_value(SETTINGS[behind].default if behind is not None else setting.default)
+        origins.append(Origin(behind or name, default, ConfigSource.DEFAULT_CONFIG))
+        found.append(entry_of(name, setting, origins))
     return found

@@ -322,7 +322,8 @@ class Settings:
     # Groups of the consumer protocol (KIP-848).
     group_coordinator_rebalance_protocols: tuple[str, ...] = setting(LIST, ("classic", "consumer"),
         choices=checks.REBALANCE_PROTOCOLS, check=checks.rebalance_protocols,
-        doc="The rebalance protocols that are enabled, of classic and consumer.")
+        doc="The rebalance protocols that are enabled, of classic and consumer. Share groups are enabled by the feature"
+            " share.version alone.")
     group_consumer_session_timeout_ms: int = setting(INT, 45_000, low=1, doc="Silence after which a member is put out.")
     group_consumer_min_session_timeout_ms: int = setting(INT, 45_000, low=1, doc="The shortest session allowed.")
     group_consumer_max_session_timeout_ms: int = setting(INT, 60_000, low=1, doc="The longest session allowed.")
@@ -342,6 +343,53 @@ class Settings:
             " disabled.")
     group_consumer_regex_refresh_interval_ms: int = setting(INT, 600_000, low=10_000,
         doc="How often topics are matched with subscribed expressions, where none were created.")
+
+    # Share groups (KIP-932).
+    group_share_session_timeout_ms: int = setting(INT, 45_000, low=1, doc="Silence after which a member is put out.")
+    group_share_min_session_timeout_ms: int = setting(INT, 45_000, low=1, doc="The shortest session allowed.")
+    group_share_max_session_timeout_ms: int = setting(INT, 60_000, low=1, doc="The longest session allowed.")
+    group_share_heartbeat_interval_ms: int = setting(INT, 5000, low=1, doc="How often members must send a heartbeat.")
+    group_share_min_heartbeat_interval_ms: int = setting(INT, 5000, low=1, doc="The shortest interval allowed.")
+    group_share_max_heartbeat_interval_ms: int = setting(INT, 15_000, low=1, doc="The longest interval allowed.")
+    group_share_max_size: int = setting(INT, 200, low=1, high=1000, doc="The most members a share group may have.")
+    group_share_assignors: tuple[str, ...] = setting(LIST, ("simple",), choices=("simple",),
+        check=checks.share_assignors, doc="The assignor of all share groups.")
+    group_share_assignment_interval_ms: int = setting(INT, 1000, low=0, dynamic=True,
+        doc="How long a target assignment stands before the next one is made. A value altered at run time is kept"
+            " within the two bounds.")
+    group_share_min_assignment_interval_ms: int = setting(INT, 0, low=0, doc="The shortest such time allowed.")
+    group_share_max_assignment_interval_ms: int = setting(INT, 15_000, low=0, doc="The longest such time allowed.")
+    group_share_initialize_retry_interval_ms: int = setting(INT, 30_000, low=1,
+        doc="How long a share partition may take to be initialized before that is tried again.")
+    group_share_delivery_count_limit: int = setting(INT, 5, low=2, high=10,
+        doc="How often a record is delivered at most, before it is given up.")
+    group_share_min_delivery_count_limit: int = setting(INT, 2, low=2, high=5, doc="The lowest such limit allowed.")
+    group_share_max_delivery_count_limit: int = setting(INT, 10, low=5, high=25, doc="The highest such limit allowed.")
+    group_share_record_lock_duration_ms: int = setting(INT, 30_000, low=1000, high=HOUR_MS,
+        doc="How long a record stays acquired without an acknowledgement, before it is delivered again.")
+    group_share_min_record_lock_duration_ms: int = setting(INT, 15_000, low=1000, high=30_000,
+        doc="The shortest such time allowed.")
+    group_share_max_record_lock_duration_ms: int = setting(INT, 60_000, low=30_000, high=HOUR_MS,
+        doc="The longest such time allowed.")
+    group_share_partition_max_record_locks: int = setting(INT, 2000, low=100, high=10_000,
+        doc="The most records of one partition that a share group may have in flight.")
+    group_share_min_partition_max_record_locks: int = setting(INT, 100, low=100, high=2000,
+        doc="The lowest such number allowed.")
+    group_share_max_partition_max_record_locks: int = setting(INT, 4000, low=2000, high=10_000,
+        doc="The highest such number allowed.")
+    group_share_max_share_sessions: int = setting(INT, 2000, low=1,
+        doc="The most share sessions at once, one for each connection of a member. At least group.share.max.size.")
+    share_coordinator_state_topic_num_partitions: int = setting(INT, 50, low=1, high=10_000,
+        doc="Partitions of __share_group_state; fixed once it exists.")
+    share_coordinator_state_topic_segment_bytes: int = setting(INT, 100 << 20, low=1 << 20,
+        doc="Segment size of __share_group_state.")
+    share_coordinator_snapshot_update_records_per_snapshot: int = setting(INT, 500, low=0, high=500,
+        doc="Changes of a share partition that are stored before its whole state is stored again.")
+    share_coordinator_state_topic_prune_interval_ms: int = setting(INT, 300_000, low=1,
+        doc="How often records of __share_group_state that nothing needs are deleted.")
+    share_coordinator_cold_partition_snapshot_interval_ms: int = setting(INT, 300_000, low=1,
+        doc="How often the state of share partitions without changes is stored again, so that older records can be"
+            " deleted.")
 
     # Transactions and producer ids.
     transaction_max_timeout_ms: int = setting(INT, 900_000, low=1, dynamic=True,

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from fencepost.broker.config.broker_config import SETTINGS, BrokerConfig, dynamic_problem
+from fencepost.broker.config.broker_config import BOUNDED, SETTINGS, BrokerConfig, dynamic_problem
 from fencepost.broker.config.checks import super_users
 from fencepost.broker.config.fields import Kind
 from fencepost.broker.config.topic_config import Dynamic, chain, effective, topic_problem
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from fencepost.broker.log.compaction.cleaner import CleanerSettings
     from fencepost.broker.log.config import LogConfig
     from fencepost.coordinator.group.config import GroupConfig
+    from fencepost.coordinator.share.config import ShareStateConfig
+    from fencepost.coordinator.share.group_config import ShareGroupConfig
     from fencepost.coordinator.txn.config import TxnConfig
 
 logger = logging.getLogger(__name__)
@@ -135,7 +137,7 @@ def cleaner_settings(config: BrokerConfig) -> "CleanerSettings":
     )
 
 
-def cluster_facts(config: BrokerConfig, cluster_id: str) -> ClusterFacts:
+def cluster_facts(config: BrokerConfig, cluster_id: str, *, share_groups: bool = True) -> ClusterFacts:
     return ClusterFacts(
         cluster_id=cluster_id,
         node_id=config.node_id,
@@ -146,6 +148,7 @@ def cluster_facts(config: BrokerConfig, cluster_id: str) -> ClusterFacts:
         transaction_partitions=config.transaction_state_log_num_partitions,
         offsets_segment_bytes=config.offsets_topic_segment_bytes,
         transaction_segment_bytes=config.transaction_state_log_segment_bytes,
+        share_groups=share_groups,
     )
 
 
@@ -153,24 +156,43 @@ def group_config(config: BrokerConfig) -> "GroupConfig":
     """The group coordinator's settings, under the same names."""
     from fencepost.coordinator.group.config import GroupConfig
 
-    own = {one.name for one in dataclasses.fields(GroupConfig) if hasattr(config, one.name)}
-    share: dict[str, Any] = {name: getattr(config, name) for name in own}
-    share["group_consumer_migration_policy"] = config.group_consumer_migration_policy.lower()
-    bounds = {
-        "consumer.session.timeout.ms": (
-            config.group_consumer_min_session_timeout_ms,
-            config.group_consumer_max_session_timeout_ms,
-        ),
-        "consumer.heartbeat.interval.ms": (
-            config.group_consumer_min_heartbeat_interval_ms,
-            config.group_consumer_max_heartbeat_interval_ms,
-        ),
-        "consumer.assignment.interval.ms": (
-            config.group_consumer_min_assignment_interval_ms,
-            config.group_consumer_max_assignment_interval_ms,
-        ),
-    }
-    return GroupConfig(**share, group_consumer_bounds=bounds)
+    own = {one.name for one in dataclasses.fields(GroupConfig)} - {"group_consumer_bounds"}
+    values: dict[str, Any] = {name: getattr(config, name) for name in own}
+    values["group_consumer_migration_policy"] = config.group_consumer_migration_policy.lower()
+    return GroupConfig(**values, group_consumer_bounds=_group_bounds(config, "consumer"))
+
+
+def share_group_config(config: BrokerConfig) -> "ShareGroupConfig":
+    """The settings of share groups, under the same names.
+
+    As `GroupCoordinatorConfig.clampDynamicConfigs`: an assignment interval that was altered at run time is kept within
+    the bounds of the start.
+    """
+    from fencepost.coordinator.share.group_config import ShareGroupConfig
+
+    own = {one.name for one in dataclasses.fields(ShareGroupConfig)} - {"group_share_bounds"}
+    values: dict[str, Any] = {name: getattr(config, name) for name in own}
+    bounds = _group_bounds(config, "share")
+    low, high = bounds["share.assignment.interval.ms"]
+    values["group_share_assignment_interval_ms"] = min(max(config.group_share_assignment_interval_ms, low), high)
+    return ShareGroupConfig(**values, group_share_bounds=bounds)
+
+
+def share_state_config(config: BrokerConfig) -> "ShareStateConfig":
+    """The share coordinator's settings, under the same names."""
+    from fencepost.coordinator.share.config import ShareStateConfig
+
+    own = {one.name for one in dataclasses.fields(ShareStateConfig)} - {"share_partitions_max"}
+    return ShareStateConfig(**{name: getattr(config, name) for name in own})
+
+
+def _group_bounds(config: BrokerConfig, kind: str) -> dict[str, tuple[int, int]]:
+    """The lowest and highest value of each setting of a single group of this kind, by its name."""
+
+    def bound(which: str, name: str) -> int:
+        return cast(int, config.value(f"group.{kind}.{which}.{name}"))
+
+    return {f"{kind}.{name}": (bound("min", name), bound("max", name)) for name in BOUNDED[kind]}
 
 
 def make_authorizer(config: BrokerConfig, image: MetadataImage) -> Authorizer | None:

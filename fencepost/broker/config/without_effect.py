@@ -3,7 +3,7 @@
 Kafka's tools list and alter them, and a stock server.properties sets some. The broker accepts, stores and lists values
 of the right type, and reports that they have no effect. Settings that protect something, and policies, are not among
 them: a broker must not seem to enforce them. Names, types, defaults and dynamic updates are those of Apache Kafka 4.3.
-The settings of 4.4 (`assignor.offload`, KIP-1263) are listed only if they are set.
+The settings of 4.4 (`assignor.offload`, KIP-1263; `errors.deadletterqueue`, KIP-1191) are listed only if they are set.
 """
 
 from collections.abc import Mapping
@@ -26,6 +26,7 @@ group.coordinator.append.linger.ms INT -1
 group.coordinator.background.threads INT 2
 group.coordinator.cached.buffer.max.bytes INT 1048588 dynamic
 group.coordinator.threads INT 4
+group.share.assignor.offload.enable BOOLEAN true unlisted
 log.cleaner.io.buffer.size INT 524288 dynamic
 log.flush.offset.checkpoint.interval.ms INT 60000
 log.flush.start.offset.checkpoint.interval.ms INT 60000
@@ -38,6 +39,13 @@ offsets.topic.compression.codec INT 0
 producer.purgatory.purge.interval.requests INT 1000
 queued.max.requests INT 500
 request.timeout.ms INT 30000
+share.coordinator.append.linger.ms INT -1
+share.coordinator.cached.buffer.max.bytes INT 1048588 dynamic
+share.coordinator.load.buffer.size INT 5242880
+share.coordinator.state.topic.compression.codec INT 0
+share.coordinator.threads INT 1
+share.coordinator.write.timeout.ms INT 5000
+share.fetch.purgatory.purge.interval.requests INT 1000
 socket.connection.setup.timeout.max.ms LONG 30000
 socket.connection.setup.timeout.ms LONG 10000
 transaction.state.log.load.buffer.size INT 5242880
@@ -65,6 +73,8 @@ replica.socket.receive.buffer.bytes INT 65536
 replica.socket.timeout.ms INT 30000
 replication.quota.window.num INT 11
 replication.quota.window.size.seconds INT 1
+share.coordinator.state.topic.min.isr SHORT 2
+share.coordinator.state.topic.replication.factor SHORT 3
 """,
     "one node is broker and controller, behind one listener": """
 broker.heartbeat.interval.ms INT 2000
@@ -120,41 +130,9 @@ remote.log.reader.threads INT 10 dynamic
 remote.log.storage.manager.impl.prefix STRING rsm.config.
 remote.log.storage.system.enable BOOLEAN false
 """,
-    "there are no share groups": """
-group.share.assignor.offload.enable BOOLEAN true unlisted
-group.share.assignment.interval.ms INT 1000 dynamic
-group.share.assignors LIST simple
-group.share.delivery.count.limit INT 5
-group.share.heartbeat.interval.ms INT 5000
-group.share.max.assignment.interval.ms INT 15000
-group.share.max.delivery.count.limit INT 10
-group.share.max.heartbeat.interval.ms INT 15000
-group.share.max.partition.max.record.locks INT 4000
-group.share.max.record.lock.duration.ms INT 60000
-group.share.max.session.timeout.ms INT 60000
-group.share.max.share.sessions INT 2000
-group.share.max.size INT 200
-group.share.min.assignment.interval.ms INT 0
-group.share.min.delivery.count.limit INT 2
-group.share.min.heartbeat.interval.ms INT 5000
-group.share.min.partition.max.record.locks INT 100
-group.share.min.record.lock.duration.ms INT 15000
-group.share.min.session.timeout.ms INT 45000
-group.share.partition.max.record.locks INT 2000
-group.share.record.lock.duration.ms INT 30000
-group.share.session.timeout.ms INT 45000
-share.coordinator.append.linger.ms INT -1
-share.coordinator.cached.buffer.max.bytes INT 1048588 dynamic
-share.coordinator.load.buffer.size INT 5242880
-share.coordinator.snapshot.update.records.per.snapshot INT 500
-share.coordinator.state.topic.compression.codec INT 0
-share.coordinator.state.topic.min.isr SHORT 2
-share.coordinator.state.topic.num.partitions INT 50
-share.coordinator.state.topic.replication.factor SHORT 3
-share.coordinator.state.topic.segment.bytes INT 104857600
-share.coordinator.threads INT 1
-share.coordinator.write.timeout.ms INT 5000
-share.fetch.purgatory.purge.interval.requests INT 1000
+    "there are no dead-letter topics yet": """
+errors.deadletterqueue.auto.create.topics.enable BOOLEAN false unlisted
+errors.deadletterqueue.topic.name.prefix STRING dlq. unlisted
 """,
     "there are no streams groups": """
 group.streams.assignment.interval.ms INT 1000 dynamic

@@ -127,6 +127,12 @@ class Meter:
         if key == ApiKey.PRODUCE and usages.produce is not None:
             amount = QuotaType.PRODUCE, usages.produce
             by_amount = usages.produce.record(self._request_bytes, now_ms)
+        elif key == ApiKey.SHARE_FETCH and usages.fetch is not None and reply is not None:
+            # Kafka drops the records of a throttled response, and they stay acquired. Here the client gets them.
+            if isinstance(reply, Response):
+                reply = Encoded(self._route.encode(reply))
+            amount = QuotaType.FETCH, usages.fetch
+            by_amount = usages.fetch.record(self._size_of(reply), now_ms)
         elif key == ApiKey.FETCH:
             return self._finish_fetch(cast("FetchResponse", reply), by_time, now_ms)
         elif self.mutations is not None:
@@ -143,7 +149,7 @@ class Meter:
         usage, by_size, size = self._usages.fetch, 0, 0
         encoded = Encoded(self._route.encode(response))
         if usage is not None:
-            size = LENGTH_BYTES + sum(map(len, encoded.parts))
+            size = self._size_of(encoded)
             by_size = usage.record(size, now_ms)
         self._count(None if usage is None else (QuotaType.FETCH, usage), by_size, by_time, now_ms)
         throttle_ms = max(by_time, by_size)
@@ -157,6 +163,11 @@ class Meter:
                 unsent = sum(_size(part.records) for part in topic.partitions)
                 topics[topic.topic].bytes_out -= unsent
         return FetchResponse(throttle_time_ms=throttle_ms, session_id=response.session_id), throttle_ms
+
+    def _size_of(self, reply: Encoded | Durable) -> int:
+        response = reply if isinstance(reply, Encoded) else reply.response
+        parts = response.parts if isinstance(response, Encoded) else self._route.encode(response)
+        return LENGTH_BYTES + sum(map(len, parts))
 
     def _count(self, amount: tuple[QuotaType, Usage] | None, by_amount: int, by_time: int, now_ms: int) -> None:
         """Count a throttle for the quota that asks for more."""
@@ -219,7 +230,7 @@ def meter_of(
     if usages is None:
         return None
     context.repeated = None  # its response is encoded without a throttle time
-    if usages.fetch is not None and route.api.key == ApiKey.FETCH:
+    if usages.fetch is not None and route.api.key in (ApiKey.FETCH, ApiKey.SHARE_FETCH):
         request.max_bytes = min(request.max_bytes, usages.fetch.window_bytes)
     return Meter(node, quotas, usages, route, request_bytes)
 

@@ -112,6 +112,7 @@ RIGHTS: dict[ApiKey, tuple[Right, ...]] = {
     ApiKey.FIND_COORDINATOR: (
         _right(Op.DESCRIBE, Kind.GROUP, "coordinator_keys", Effect.ENTRY, note="key type 0"),
         _right(Op.DESCRIBE, Kind.TRANSACTIONAL_ID, "coordinator_keys", Effect.ENTRY, note="key type 1"),
+        _cluster(Op.CLUSTER_ACTION, Effect.ENTRY, since=6, note="key type 2"),
     ),
     ApiKey.JOIN_GROUP: (_GROUP_READ,),
     ApiKey.HEARTBEAT: (_GROUP_READ,),
@@ -231,6 +232,11 @@ RIGHTS: dict[ApiKey, tuple[Right, ...]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (
         _right(Op.DESCRIBE, Kind.TOPIC, "topics", Effect.ENTRY, note="in a list of all topics it is left out"),
     ),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (_cluster(Op.CLUSTER_ACTION),),
+    ApiKey.READ_SHARE_GROUP_STATE: (_cluster(Op.CLUSTER_ACTION),),
+    ApiKey.WRITE_SHARE_GROUP_STATE: (_cluster(Op.CLUSTER_ACTION),),
+    ApiKey.DELETE_SHARE_GROUP_STATE: (_cluster(Op.CLUSTER_ACTION),),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (_cluster(Op.CLUSTER_ACTION),),
 }
 """The rights of every served API, in the order in which they are checked."""
 

@@ -10,9 +10,10 @@ from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.client.consumer.read_errors import LogTruncatedError, OffsetOutOfRangeError
 from fencepost.client.core.fetch_session import NO_TOPIC_ID
 from fencepost.client.core.group_types import CommittedOffset
-from fencepost.client.core.reset import EARLIEST, LATEST, truncated
+from fencepost.client.core.reset import truncated
 from fencepost.client.errors import KafkaError, RetriableError
 from fencepost.client.network.cluster import Cluster
+from fencepost.protocol.reset_policy import EARLIEST, LATEST
 from fencepost.protocol.topics import TopicPartition
 
 _LOG = logging.getLogger(__name__)

@@ -12,11 +12,11 @@ from fencepost.client.consumer.progress import Progress
 from fencepost.client.core.group_types import CommittedOffset
 from fencepost.client.core.numbers import whole_number
 from fencepost.client.core.partitions import PartitionInfo, by_partition
-from fencepost.client.core.reset import EARLIEST, LATEST
 from fencepost.client.errors import KafkaError
 from fencepost.client.keywords import Isolation
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.options import isolation_level
+from fencepost.protocol.reset_policy import EARLIEST, LATEST
 from fencepost.protocol.topics import TopicPartition
 
 

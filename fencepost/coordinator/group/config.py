@@ -1,8 +1,7 @@
 """The settings of the group coordinator, under Kafka's names with underscores for dots."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a new member may wait in its first Join before its session expires; five minutes, as in Kafka."""
@@ -36,21 +35,6 @@ class GroupConfig:
     interval."""
     group_consumer_migration_policy: str = "bidirectional"
     group_consumer_regex_refresh_interval_ms: int = 600_000
-    group_share_session_timeout_ms: int = 45_000
-    group_share_heartbeat_interval_ms: int = 5_000
-    """The broker sets the interval and the session timeout for members of share groups (KIP-932), too."""
-    group_share_max_size: int = 200
-    group_share_assignment_interval_ms: int = 1_000
     group_consumer_bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """The lowest and highest value of each setting of a single group, by its name. A value that was set under other
     bounds is clamped to these."""
-
-
-def of_group(config: GroupConfig, own: Mapping[str, str], per_group: Mapping[str, str]) -> GroupConfig:
-    """The broker's settings, overridden by the group's own; `per_group` has the field that each of them overrides."""
-    known: dict[str, Any] = {}
-    for name in own.keys() & per_group.keys():
-        value = int(own[name])
-        low, high = config.group_consumer_bounds.get(name, (value, value))
-        known[per_group[name]] = min(max(value, low), high)
-    return replace(config, **known) if known else config

@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from fencepost.coordinator.group.commands import Join, JoinReply, MemberName, Sync, SyncReply
-from fencepost.coordinator.group.config import GroupConfig, of_group
+from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer import classic_members, heartbeat, migration, offsets, regexes, view
 from fencepost.coordinator.group.consumer.context import GroupContext, View
 from fencepost.coordinator.group.consumer.group import ConsumerGroup, tombstones
@@ -83,7 +84,15 @@ class ConsumerGroups:
 
     def _config_of(self, group_id: str) -> GroupConfig:
         """The broker's settings, overridden by the group's own (`consumer.session.timeout.ms`, ...)."""
-        return of_group(self.config, self._image().group_config(group_id), PER_GROUP)
+        own = self._image().group_config(group_id)
+        known: dict[str, Any] = {
+            PER_GROUP[name]: self._within(name, int(text)) for name, text in own.items() if name in PER_GROUP
+        }
+        return replace(self.config, **known) if known else self.config
+
+    def _within(self, name: str, value: int) -> int:
+        low, high = self.config.group_consumer_bounds.get(name, (value, value))
+        return min(max(value, low), high)
 
     # ---- the consumer protocol
 

@@ -20,6 +20,7 @@ from fencepost.coordinator.group.share_service import ShareGroups
 from fencepost.coordinator.group.timers import TimerKey
 from fencepost.coordinator.ports import Clock, CoordinatorLogs, LogWriteFailed, TopicView
 from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
+from fencepost.coordinator.share.group_config import ShareGroupConfig
 from fencepost.coordinator.share.values import SharePersister
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import GROUP_TOPIC
@@ -44,6 +45,7 @@ class GroupService:
         topics: TopicView,
         clock: Clock,
         share_states: SharePersister,
+        share_config: ShareGroupConfig,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         self.config = config
@@ -56,7 +58,7 @@ class GroupService:
         self.classic = ClassicGroups(config, self._shards, self._effects, self.consumers, clock, new_id, self.tallies)
         """Groups of the classic protocol, and its members in consumer groups."""
         begun = BegunPartitions(self._shards, share_states, lambda: topics.image, clock)
-        self.shares = ShareGroups(config, self._shards, lambda: topics.image, clock, self._effects, begun)
+        self.shares = ShareGroups(share_config, self._shards, lambda: topics.image, clock, self._effects, begun)
         self.positions = GroupPositions(self._shards, self._effects, config, topics, self.tallies)
         self.admin = GroupAdmin(self._shards, self.consumers, self.shares)
         """The requests of operators and metrics."""

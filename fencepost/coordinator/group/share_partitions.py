@@ -14,7 +14,7 @@ import trio
 from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.coordinator.group.shards import GroupShards
 from fencepost.coordinator.group.share.group import ShareGroup, tombstones
-from fencepost.coordinator.group.share.partitions import Begun, SharePartitions, Topics, by_topic
+from fencepost.coordinator.group.share.partitions import Begun, GroupPartitions, Topics, by_topic
 from fencepost.coordinator.group.share.records import SharePartitionsRecord
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.ports import Clock, LogWriteFailed, coordinator_error
@@ -96,7 +96,7 @@ class BegunPartitions:
     def _group(self, group_id: str) -> ShareGroup | None:
         return self._shards.of(group_id).state.shares.get(group_id)
 
-    async def _write(self, group_id: str, partitions: SharePartitions) -> None:
+    async def _write(self, group_id: str, partitions: GroupPartitions) -> None:
         """Write the partitions of a group and wait until the record is durable. Raises LogWriteFailed."""
         shard = self._shards.of(group_id)
         ticket = shard.write([SharePartitionsRecord(group_id, partitions)])

@@ -1,11 +1,9 @@
 """Share groups (KIP-932): runs their decisions against the shards of the group coordinator."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from fencepost.coordinator.group.config import GroupConfig, of_group
 from fencepost.coordinator.group.consumer.member import JOIN_EPOCH
 from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.coordinator.group.consumer.requests import HeartbeatReply
@@ -21,18 +19,10 @@ from fencepost.coordinator.group.share_partitions import BegunPartitions, Plan
 from fencepost.coordinator.group.timers import SetTimer, TimerKey, TimerKind
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.ports import Clock, LogWriteFailed, coordinator_error
+from fencepost.coordinator.share.group_config import ShareGroupConfig
 from fencepost.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
-
-PER_GROUP: Mapping[str, str] = MappingProxyType(
-    {
-        "share.assignment.interval.ms": "group_share_assignment_interval_ms",
-        "share.heartbeat.interval.ms": "group_share_heartbeat_interval_ms",
-        "share.session.timeout.ms": "group_share_session_timeout_ms",
-    }
-)
-"""The settings of a single group for its coordinator, and the broker's setting that each overrides."""
 
 
 class ShareGroups:
@@ -40,7 +30,7 @@ class ShareGroups:
 
     def __init__(
         self,
-        config: GroupConfig,
+        config: ShareGroupConfig,
         shards: GroupShards,
         image: Callable[[], MetadataImage],
         clock: Clock,
@@ -59,15 +49,12 @@ class ShareGroups:
     def loaded(self, shard: GroupShard) -> None:
         """Restart the sessions of all members."""
         for group_id, group in shard.state.shares.items():
-            timeout_ms = self._config_of(group_id).group_share_session_timeout_ms
+            timeout_ms = self._context(group).settings.session_timeout_ms
             timers = [SetTimer(TimerKind.SESSION, timeout_ms, member_id) for member_id in group.members]
             self._effects.set_timers(group_id, timers)
 
-    def _config_of(self, group_id: str) -> GroupConfig:
-        return of_group(self.config, self._image().group_config(group_id), PER_GROUP)
-
     def _context(self, group: ShareGroup) -> ShareContext:
-        return ShareContext(group, self._image(), self._config_of(group.group_id), self._clock.now_ms())
+        return ShareContext(group, self._image(), self.config, self._clock.now_ms())
 
     async def heartbeat(self, request: ShareHeartbeat) -> HeartbeatReply:
         """ShareGroupHeartbeat.
@@ -105,7 +92,8 @@ class ShareGroups:
         context = self._context(self._find(self._shard(request.group_id), request))
         old, new = heartbeat.sender(context, request)
         group, topics = context.group, heartbeat.subscribed(context.group, old, new)
-        missing = group.partitions.missing(topics, context.image, context.now_ms)
+        retry_ms = self.config.group_share_initialize_retry_interval_ms
+        missing = group.partitions.missing(topics, context.image, context.now_ms, retry_ms)
         return Plan(missing, group.partitions.first_states(group.group_id, group.epoch, missing)) if missing else None
 
     def _shard(self, group_id: str) -> GroupShard:

@@ -14,6 +14,7 @@ FIRST_PRODUCER_ID = 1
 METADATA_VERSION = "metadata.version"
 TRANSACTION_VERSION = "transaction.version"
 GROUP_VERSION = "group.version"
+SHARE_VERSION = "share.version"
 """1: groups of the consumer protocol (KIP-848)."""
 SHARE_VERSION = "share.version"
 """1: share groups (KIP-932)."""

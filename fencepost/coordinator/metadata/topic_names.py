@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from itertools import product
 
-from fencepost.protocol.topics import GROUP_TOPIC, TRANSACTION_TOPIC
+from fencepost.protocol.topics import GROUP_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
 
-INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
+INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_STATE_TOPIC})
 LENGTH_MAX = 249
 _SEPARATORS = re.compile("[._]")
 _VARIED_SEPARATORS_MAX = 8

@@ -95,8 +95,11 @@ class SharePersister(Protocol):
     async def read(self, key: ShareKey, leader_epoch: int) -> StoredState:
         """The state of a share partition for its leader; older leaders are fenced from then on."""
 
-    async def write(self, updates: Mapping[ShareKey, StateUpdate]) -> Mapping[ShareKey, Outcome]:
-        """Store what changed; refused with FENCED_STATE_EPOCH or FENCED_LEADER_EPOCH if another began since."""
+    async def write(self, updates: Sequence[tuple[ShareKey, StateUpdate]]) -> Sequence[Outcome]:
+        """Store what changed, in this order: a share partition may be there more than once.
+
+        Refused with FENCED_STATE_EPOCH or FENCED_LEADER_EPOCH if another leader began since.
+        """
 
     async def summaries(self, keys: Mapping[ShareKey, int]) -> Mapping[ShareKey, StateSummary]:
         """The summary of each; the values are leader epochs."""

@@ -1,9 +1,14 @@
 """Limits, rates and throttle times equal Kafka's: the cases of its ClientQuotaManagerTest and its controller's test."""
 
+from dataclasses import dataclass
+from typing import cast
+
 import pytest
 
-from fencepost.broker.network.metering import MutationQuota, _stamp
+from fencepost.broker.network.dispatch import Route
+from fencepost.broker.network.metering import Meter, MutationQuota, _stamp
 from fencepost.broker.network.reply import Encoded
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.quotas import (
     CLIENTS_MAX,
     Applicable,
@@ -16,11 +21,14 @@ from fencepost.broker.security.quotas import (
     updated_quotas,
 )
 from fencepost.broker.security.rates import Rate, TokenBucket, Windows, java_round
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages.api03_metadata import MetadataResponse
 from fencepost.protocol.messages.api11_join_group import JoinGroupResponse
 from fencepost.protocol.messages.api14_sync_group import SyncGroupResponse
+from fencepost.protocol.messages.api78_share_fetch import PartitionData, ShareFetchableTopicResponse, ShareFetchResponse
 from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.schema import ResponseValue
+from tests.kit.clocks import START_MS, StillClock
 
 WINDOWS = Windows()
 DEFAULT = "<default>"
@@ -172,6 +180,32 @@ def test_a_fetch_that_is_taken_back_does_not_count() -> None:
     assert usage.record(900, 500) > 0
     usage.unrecord(900, 500)
     assert usage.rate.total(500) == 900
+
+
+@dataclass
+class Node:
+    """What a meter uses of a broker."""
+
+    clock: StillClock
+
+
+def test_a_share_fetch_counts_as_a_fetch_and_its_records_are_sent_all_the_same() -> None:
+    """`KafkaApis.processShareFetchResponse` uses the quota of fetches. It drops the records, which stay acquired."""
+    api = API_BY_KEY[ApiKey.SHARE_FETCH]
+    route = Route(api, 2, lambda *_: None, False, api.request.decoder(2), api.response.encoder(2), b"", None)
+    quotas = ClientQuotas(WINDOWS, WINDOWS)
+    quotas.set_limits({entity(client_id="c"): {QuotaType.FETCH.value: 10.0}})
+    usages = quotas.of("u", "c", START_MS)
+    assert usages is not None
+    records = PartitionData(partition_index=0, records=b"r" * 1000)
+    response = ShareFetchResponse(responses=[ShareFetchableTopicResponse(topic_id=bytes(16), partitions=[records])])
+    reply, throttle_ms = Meter(cast(Broker, Node(StillClock())), quotas, usages, route, 100).finish(response)
+    assert isinstance(reply, Encoded)
+    sent = api.response.decode(b"".join(reply.parts), 2)
+    assert throttle_ms == sent.throttle_time_ms > 0
+    assert bytes(sent.responses[0].partitions[0].records) == b"r" * 1000
+    assert usages.fetch is not None
+    assert usages.fetch.rate.total(START_MS) == sum(map(len, reply.parts)) + 4
 
 
 def test_the_time_of_requests_throttles_for_at_most_a_window() -> None:

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.client.core.fetch_budget import FetchBudget, Frame
-from fencepost.client.core.reset import EARLIEST, LATEST, Truncation, parse_reset, truncated
+from fencepost.client.core.reset import Truncation, truncated
+from fencepost.protocol.reset_policy import EARLIEST, LATEST, parse_reset
 
 
 @pytest.mark.parametrize(

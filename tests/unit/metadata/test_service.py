@@ -1,6 +1,7 @@
 """The metadata service: bootstrap, failover, durable before visible, producer ids, auto-creation, large changes."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,6 +34,10 @@ SMALL = Bounds(append_records_max=3)
 """Batches of three records, so that nearly every change is a transaction over several."""
 
 
+NEW_CLUSTER = {"metadata.version": 25, "transaction.version": 2, "group.version": 1, "share.version": 1}
+"""The features of a new cluster, as Kafka's `Feature.defaultLevel` finalizes them."""
+
+
 async def test_an_empty_log_gets_the_bootstrap_records_in_one_transaction() -> None:
     """E.2: Begin, metadata.version first, ..., End; and M4's features."""
     cluster = await started()
@@ -41,8 +46,30 @@ async def test_an_empty_log_gets_the_bootstrap_records_in_one_transaction() -> N
     assert records[1] == FeatureLevelRecord("metadata.version", 25)
     assert records[-1] == EndTransactionRecord()
     assert len(cluster.log.batches) == 1
-    assert cluster.service.features.finalized == {"metadata.version": 25, "transaction.version": 2, "group.version": 1}
+    assert cluster.service.features.finalized == NEW_CLUSTER
     assert cluster.service.features.epoch == len(records)
+
+
+async def test_older_metadata_keep_their_features_until_they_are_upgraded() -> None:
+    """KIP-584: a newer broker finalizes nothing by itself; `kafka-features upgrade` does (M4)."""
+    before = MetadataLog.of([FeatureLevelRecord("metadata.version", 25), FeatureLevelRecord("group.version", 1)])
+    cluster = await started(before)
+    assert cluster.service.features.finalized == {"metadata.version": 25, "group.version": 1}
+    assert cluster.service.features.supported["share.version"] == (0, 1)
+    assert (await cluster.service.update_features([FeatureUpdate("share.version", 1)])).code is ErrorCode.NONE
+    assert cluster.service.features.finalized["share.version"] == 1
+
+
+async def test_a_broker_that_can_have_no_share_groups_neither_supports_nor_finalizes_them() -> None:
+    """KIP-932: to clients it is a broker of a time before share.version, whatever the metadata say."""
+    for log in (MetadataLog(), MetadataLog.of([FeatureLevelRecord(*pair) for pair in NEW_CLUSTER.items()])):
+        service = build(log).service
+        service.facts = replace(service.facts, share_groups=False)
+        await service.start()
+        assert "share.version" not in service.features.supported
+        assert service.features.finalized == {
+            name: level for name, level in NEW_CLUSTER.items() if name != "share.version"
+        }
 
 
 async def test_the_internal_topics_are_there_from_the_start() -> None:
@@ -179,7 +206,7 @@ async def test_a_crash_inside_the_bootstrap_is_made_good_at_the_next_start(dies_
     records = again.log.records()
     abort = records.index(AbortTransactionRecord("Controller failover"))
     assert records[abort + 1] == BeginTransactionRecord("Bootstrap records")
-    assert again.service.features.finalized == {"metadata.version": 25, "transaction.version": 2, "group.version": 1}
+    assert again.service.features.finalized == NEW_CLUSTER
     assert set(again.service.image.topics_by_name) == {"__consumer_offsets", "__transaction_state"}
 
 

@@ -20,7 +20,7 @@ from fencepost.coordinator.group.consumer.codec import (
 )
 from fencepost.coordinator.group.consumer.records import GroupEpoch
 from fencepost.coordinator.group.share.member import ShareMember
-from fencepost.coordinator.group.share.partitions import Begun, SharePartitions
+from fencepost.coordinator.group.share.partitions import Begun, GroupPartitions
 from fencepost.coordinator.group.share.records import (
     ShareCurrentRecord,
     ShareEpochRecord,
@@ -111,7 +111,7 @@ def _current_value(member: ShareMember) -> ShareGroupCurrentMemberAssignmentValu
     )
 
 
-def _partitions_value(value: SharePartitions) -> ShareGroupStatePartitionMetadataValue:
+def _partitions_value(value: GroupPartitions) -> ShareGroupStatePartitionMetadataValue:
     return ShareGroupStatePartitionMetadataValue(
         initializing_topics=_topics(value.initializing),
         initialized_topics=_topics(value.initialized),
@@ -176,8 +176,8 @@ def _read_current(member_id: str, read: ShareGroupCurrentMemberAssignmentValue) 
     )
 
 
-def _read_partitions(read: ShareGroupStatePartitionMetadataValue) -> SharePartitions:
-    return SharePartitions(
+def _read_partitions(read: ShareGroupStatePartitionMetadataValue) -> GroupPartitions:
+    return GroupPartitions(
         _read_topics(read.initializing_topics),
         _read_topics(read.initialized_topics),
         {topic.topic_id: topic.topic_name for topic in read.deleting_topics},

@@ -10,7 +10,7 @@ from typing import assert_never
 from fencepost.coordinator.group.consumer.group import INITIAL_EPOCH, NO_EPOCH, Subscribers, count_names
 from fencepost.coordinator.group.consumer.member import LEAVE_EPOCH, NOTHING, Assignment
 from fencepost.coordinator.group.share.member import ShareMember
-from fencepost.coordinator.group.share.partitions import SharePartitions
+from fencepost.coordinator.group.share.partitions import GroupPartitions
 from fencepost.coordinator.group.share.records import (
     ShareCurrentRecord,
     ShareEpochRecord,
@@ -36,7 +36,7 @@ class ShareGroup:
         self.target: dict[str, Assignment] = {}
         self.topics: dict[str, Subscribers] = {}
         """Every topic that a member subscribes to; it need not exist."""
-        self.partitions = SharePartitions()
+        self.partitions = GroupPartitions()
         self.topics_checked = False
         """Whether the epoch reflects the newest metadata of the topics; not in the log."""
 
@@ -80,7 +80,7 @@ class ShareGroup:
             case ShareCurrentRecord():
                 self._apply_current(record)
             case SharePartitionsRecord():
-                self.partitions = record.value or SharePartitions()
+                self.partitions = record.value or GroupPartitions()
             case _:
                 assert_never(record)
 

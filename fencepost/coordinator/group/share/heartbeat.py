@@ -9,7 +9,6 @@ from dataclasses import replace
 from fencepost.coordinator.decision import Decision, ReplyT
 from fencepost.coordinator.group.assignors import simple
 from fencepost.coordinator.group.assignors.spec import MemberSpec
-from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer.group import Subscribers, count_names
 from fencepost.coordinator.group.consumer.member import JOIN_EPOCH, NOTHING, Assignment
 from fencepost.coordinator.group.consumer.records import GroupEpoch, TargetEpoch
@@ -30,6 +29,7 @@ from fencepost.coordinator.group.share.records import (
 from fencepost.coordinator.group.share.requests import ShareHeartbeat
 from fencepost.coordinator.group.timers import SetTimer, TimerKind
 from fencepost.coordinator.metadata.image import MetadataImage
+from fencepost.coordinator.share.group_config import ShareGroupConfig
 from fencepost.protocol.errors import ErrorCode
 
 
@@ -39,13 +39,14 @@ class ShareContext(DecisionBuilder):
     All steps see the group as it was before; it changes when the records are applied.
     """
 
-    __slots__ = ("config", "group", "image", "now_ms")
+    __slots__ = ("config", "group", "image", "now_ms", "settings")
 
-    def __init__(self, group: ShareGroup, image: MetadataImage, config: GroupConfig, now_ms: int) -> None:
+    def __init__(self, group: ShareGroup, image: MetadataImage, config: ShareGroupConfig, now_ms: int) -> None:
         super().__init__(group.group_id)
         self.group = group
         self.image = image
         self.config = config
+        self.settings = config.of_group(image.group_config(group.group_id))
         self.now_ms = now_ms
 
     def decided(self, reply: ReplyT) -> GroupDecision[ReplyT]:
@@ -103,20 +104,20 @@ def subscribed(group: ShareGroup, old: ShareMember, new: ShareMember) -> dict[st
 
 def heartbeat(context: ShareContext, request: ShareHeartbeat) -> HeartbeatReply:
     """A member joins, or sends a heartbeat; in both cases the reply may contain a new assignment. Raises Refused."""
-    config = context.config
+    settings = context.settings
     old, new = sender(context, request)
     if new != old:
         context.log.append(ShareMemberRecord(context.group_id, new.member_id, new))
     epoch, bumped = _epoch(context, old, new)
     target_epoch, target = _assign(context, epoch, new)
     after = _reconciled(context, new, target_epoch, target, bumped)
-    context.timers.append(SetTimer(TimerKind.SESSION, config.group_share_session_timeout_ms, new.member_id))
+    context.timers.append(SetTimer(TimerKind.SESSION, settings.session_timeout_ms, new.member_id))
     shows_assignment = request.member_epoch == JOIN_EPOCH or request.topics is not None
     shows_assignment = shows_assignment or after.assigned != old.assigned
     return HeartbeatReply(
         member_id=new.member_id,
         member_epoch=after.epoch,
-        heartbeat_interval_ms=config.group_share_heartbeat_interval_ms,
+        heartbeat_interval_ms=settings.heartbeat_interval_ms,
         assignment=after.assigned if shows_assignment else None,
     )
 
@@ -142,7 +143,7 @@ def _epoch(context: ShareContext, old: ShareMember, new: ShareMember) -> tuple[i
 def _assign(context: ShareContext, epoch: int, updated: ShareMember) -> tuple[int, Assignment]:
     """The epoch of the target assignment and the member's part of it; computes a new target if one is due."""
     group, image = context.group, context.image
-    interval_ms = context.config.group_share_assignment_interval_ms
+    interval_ms = context.settings.assignment_interval_ms
     due = is_due(group.assignment_timestamp_ms, interval_ms, context.now_ms)
     if group.assignment_epoch >= epoch or not due:
         return group.assignment_epoch, group.target.get(updated.member_id, NOTHING)

@@ -13,9 +13,6 @@ from fencepost.coordinator.group.consumer.member import Assignment
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.share.values import UNINITIALIZED, InitialState, ShareKey
 
-INITIALIZE_RETRY_MS = 30_000
-"""How long an initialisation may last before a heartbeat asks again (group.share.initialize.retry.interval.ms)."""
-
 
 class Begun(NamedTuple):
     """Partitions of one topic."""
@@ -30,7 +27,7 @@ Topics = Mapping[bytes, Begun]
 
 
 @dataclass(frozen=True, slots=True)
-class SharePartitions:
+class GroupPartitions:
     """All partitions of one group; every change creates a new value."""
 
     initializing: Topics = field(default_factory=dict)
@@ -42,9 +39,9 @@ class SharePartitions:
     def assignable(self) -> Assignment:
         return {topic_id: topic.partitions for topic_id, topic in self.initialized.items()}
 
-    def missing(self, names: Iterable[str], image: MetadataImage, now_ms: int) -> dict[bytes, Begun]:
-        """The partitions of subscribed topics that are neither initialised nor asked for lately."""
-        recent = {key: one for key, one in self.initializing.items() if now_ms - one.since_ms < INITIALIZE_RETRY_MS}
+    def missing(self, names: Iterable[str], image: MetadataImage, now_ms: int, retry_ms: int) -> dict[bytes, Begun]:
+        """The partitions of subscribed topics that are neither initialised nor asked for in the last `retry_ms`."""
+        recent = {key: one for key, one in self.initializing.items() if now_ms - one.since_ms < retry_ms}
         found: dict[bytes, Begun] = {}
         for topic in (image.topics_by_name[name] for name in sorted(names) if name in image.topics_by_name):
             known = _numbers(self.initialized, topic.topic_id) | _numbers(recent, topic.topic_id)
@@ -66,12 +63,12 @@ class SharePartitions:
                 states[ShareKey(group_id, topic_id, number)] = InitialState(epoch, 0 if added else UNINITIALIZED)
         return states
 
-    def asking(self, asked: Topics) -> "SharePartitions":
+    def asking(self, asked: Topics) -> "GroupPartitions":
         """With these partitions asked for; what is initialised stays so, and what was being deleted is not any more."""
         deleting = {key: name for key, name in self.deleting.items() if key not in asked}
-        return SharePartitions(_plus(self.initializing, asked), self.initialized, deleting)
+        return GroupPartitions(_plus(self.initializing, asked), self.initialized, deleting)
 
-    def settled(self, done: Assignment, failed: Assignment) -> "SharePartitions":
+    def settled(self, done: Assignment, failed: Assignment) -> "GroupPartitions":
         """After an answer: what is done is initialised, what failed will be asked for again.
 
         Only for partitions that are still asked for: the topic or the group may have been deleted meanwhile.
@@ -84,21 +81,21 @@ class SharePartitions:
                 left[topic_id] = topic._replace(partitions=numbers)
             if numbers := topic.partitions & done.get(topic_id, frozenset()):
                 finished[topic_id] = Begun(topic.name, numbers)
-        return SharePartitions(left, _plus(self.initialized, finished), self.deleting)
+        return GroupPartitions(left, _plus(self.initialized, finished), self.deleting)
 
-    def without(self, topic_ids: Iterable[bytes]) -> "SharePartitions":
+    def without(self, topic_ids: Iterable[bytes]) -> "GroupPartitions":
         """Without deleted topics, or topics whose state is deleted."""
         gone = set(topic_ids)
-        return SharePartitions(
+        return GroupPartitions(
             {key: topic for key, topic in self.initializing.items() if key not in gone},
             {key: topic for key, topic in self.initialized.items() if key not in gone},
             {key: name for key, name in self.deleting.items() if key not in gone},
         )
 
-    def deleting_topics(self, names: Mapping[bytes, str]) -> "SharePartitions":
+    def deleting_topics(self, names: Mapping[bytes, str]) -> "GroupPartitions":
         """With the state of these topics to be deleted."""
         rest = self.without(names)
-        return SharePartitions(rest.initializing, rest.initialized, {**rest.deleting, **names})
+        return GroupPartitions(rest.initializing, rest.initialized, {**rest.deleting, **names})
 
     def with_state(self, topic_id: bytes, image: MetadataImage) -> frozenset[int]:
         """The partitions of a topic that may have a state: all of the topic if a deletion was begun before."""

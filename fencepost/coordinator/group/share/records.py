@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 from fencepost.coordinator.group.consumer.member import Assignment
 from fencepost.coordinator.group.consumer.records import GroupEpoch, TargetEpoch
 from fencepost.coordinator.group.share.member import ShareMember
-from fencepost.coordinator.group.share.partitions import SharePartitions
+from fencepost.coordinator.group.share.partitions import GroupPartitions
 
 
 class ShareMemberRecord(NamedTuple):
@@ -50,7 +50,7 @@ class SharePartitionsRecord(NamedTuple):
     """ShareGroupStatePartitionMetadata (15): the partitions that the group has begun."""
 
     group_id: str
-    value: SharePartitions | None
+    value: GroupPartitions | None
 
 
 ShareRecord: TypeAlias = (

@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer.requests import HeartbeatReply
 from fencepost.coordinator.group.share.group import ShareGroup
 from fencepost.coordinator.group.share.requests import ShareHeartbeat
 from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, TopicImage
+from fencepost.coordinator.share.group_config import ShareGroupConfig
 from fencepost.coordinator.share.values import ShareKey
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.group import kit
 
 NONE = ErrorCode.NONE
-CONFIG = GroupConfig(group_share_session_timeout_ms=10_000, group_share_assignment_interval_ms=0)
+CONFIG = ShareGroupConfig(group_share_session_timeout_ms=10_000, group_share_assignment_interval_ms=0)
 
 
 class Topics(kit.Topics):
@@ -43,13 +43,15 @@ class World(kit.World):
 
     topics: Topics
 
-    def __init__(self, config: GroupConfig = CONFIG, *more: Any) -> None:
-        logs, topics, states = (*more, None, None, None)[:3]
-        super().__init__(config, logs, topics or Topics(t=3, u=2), states)
+    def __init__(
+        self, config: ShareGroupConfig = CONFIG, topics: Topics | None = None, before: "World | None" = None
+    ) -> None:
+        logs, states = (None, None) if before is None else (before.logs, before.states)
+        super().__init__(None, logs, topics or Topics(t=3, u=2), states, config)
 
     async def again(self) -> "World":
         """What a restart of the broker would leave."""
-        world = World(self.config, self.logs, self.topics, self.states)
+        world = World(self.share_config, self.topics, self)
         await world.service.start()
         return world
 

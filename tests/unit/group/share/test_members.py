@@ -141,7 +141,7 @@ class TestAssignment:
                 return replace(super().image, configs={ConfigResource(ConfigResourceType.GROUP, "g"): texts})
 
         bounds = {"share.heartbeat.interval.ms": (5000, 15_000)}
-        world = World(replace(CONFIG, group_consumer_bounds=bounds), None, Set(t=3))
+        world = World(replace(CONFIG, group_share_bounds=bounds), Set(t=3))
         assert (await world.beat("a", 0)).heartbeat_interval_ms == 15_000
 
 

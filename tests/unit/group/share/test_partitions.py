@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from fencepost.coordinator.group.share.partitions import Begun, SharePartitions
+from fencepost.coordinator.group.share.partitions import Begun, GroupPartitions
 from fencepost.coordinator.share.values import UNINITIALIZED, InitialState
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.group.share.kit import NONE, World, key, topic_id
@@ -15,7 +15,7 @@ class TestBeginning:
         """GroupMetadataManager.buildInitializeShareGroupStateRequest: at the group's epoch, without an offset."""
         await world.beat("a", 0)
         assert world.states.asked == [{key(one): InitialState(1, UNINITIALIZED) for one in range(3)}]
-        assert world.share.partitions == SharePartitions({}, {topic_id("t"): Begun("t", frozenset({0, 1, 2}))})
+        assert world.share.partitions == GroupPartitions({}, {topic_id("t"): Begun("t", frozenset({0, 1, 2}))})
         await world.beat("a", 2)
         assert len(world.states.asked) == 1
 
@@ -82,7 +82,7 @@ class TestDeletedTopics:
         del world.topics.sizes["t"]
         again = await world.again()
         again.service.forget_deleted_topics()
-        assert again.share.partitions == SharePartitions()
+        assert again.share.partitions == GroupPartitions()
 
     async def test_a_topic_that_is_created_again_begins_anew_g4(self, world: World) -> None:
         await world.beat("a", 0)
@@ -160,7 +160,7 @@ def _begun(world: World) -> list[object]:
 
 
 def test_an_answer_counts_only_for_what_is_still_asked_for_g4() -> None:
-    asked = SharePartitions().asking({topic_id("t"): Begun("t", frozenset({0, 1, 2}), 5)})
+    asked = GroupPartitions().asking({topic_id("t"): Begun("t", frozenset({0, 1, 2}), 5)})
     done = asked.settled({topic_id("t"): frozenset({0, 9}), topic_id("u"): frozenset({0})}, {topic_id("t"): {1}})
     assert done.initialized == {topic_id("t"): Begun("t", frozenset({0}))}
     assert done.initializing == {topic_id("t"): Begun("t", frozenset({2}), 5)}
@@ -169,6 +169,6 @@ def test_an_answer_counts_only_for_what_is_still_asked_for_g4() -> None:
 @pytest.mark.parametrize(("waiting", "start"), [({1}, UNINITIALIZED), ({0}, 0), (set(), UNINITIALIZED)])
 def test_a_second_attempt_begins_where_the_first_would_have_g4(waiting: set[int], start: int) -> None:
     """Kafka begins it at 0 if the first attempt has not been answered, whatever the group's reset policy is."""
-    begun = SharePartitions({topic_id("t"): Begun("t", frozenset(waiting))}) if waiting else SharePartitions()
+    begun = GroupPartitions({topic_id("t"): Begun("t", frozenset(waiting))}) if waiting else GroupPartitions()
     asked = {topic_id("t"): Begun("t", frozenset({1}))}
     assert begun.first_states("g", 3, asked) == {key(1): InitialState(3, start)}

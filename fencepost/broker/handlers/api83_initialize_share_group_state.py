@@ -1,0 +1,38 @@
+"""InitializeShareGroupState (83): a group coordinator begins share partitions (KIP-932).
+
+v0 is served. A request that names no group or no topic gets an empty response, as in Kafka's ShareCoordinatorService.
+"""
+
+from fencepost.broker.handlers.share_state import by_topic, names_all
+from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import Broker
+from fencepost.coordinator.share.values import InitialState, Outcome, ShareKey
+from fencepost.protocol.messages.api83_initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+    InitializeStateResult,
+    PartitionResult,
+)
+
+
+async def handle(
+    node: Broker, request: InitializeShareGroupStateRequest, context: RequestContext
+) -> InitializeShareGroupStateResponse:
+    if not names_all(request.group_id, request.topics, no_partitions=True):
+        return InitializeShareGroupStateResponse()
+    asked = {
+        ShareKey(request.group_id, topic.topic_id, one.partition): InitialState(one.state_epoch, one.start_offset)
+        for topic in request.topics
+        for one in topic.partitions
+    }
+    found = await node.share_states.initialize(asked)
+    return InitializeShareGroupStateResponse(
+        results=[
+            InitializeStateResult(topic_id=topic_id, partitions=[_result(*one) for one in partitions])
+            for topic_id, partitions in by_topic(found)
+        ]
+    )
+
+
+def _result(partition: int, found: Outcome) -> PartitionResult:
+    return PartitionResult(partition=partition, error_code=found.error, error_message=found.message)

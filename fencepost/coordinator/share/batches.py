@@ -1,0 +1,49 @@
+"""Combines the state batches of a share partition: Kafka's PersisterStateBatchCombiner. Pure."""
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from itertools import pairwise
+
+from fencepost.coordinator.share.values import UNINITIALIZED, StateBatch
+
+
+def combine(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+    """The batches without overlap, in order, as few as possible, and none below `start_offset` (UNINITIALIZED: all).
+
+    Where several cover an offset, the highest delivery count wins, then the highest state. So the result does not
+    depend on their order, and combining in several steps gives the same (PersisterStateBatchCombiner.sweepMerge).
+    """
+    kept = [_from(batch, start_offset) for batch in batches if batch.last_offset >= start_offset]
+    if len(kept) < 2:
+        return tuple(kept)
+    kept.sort()
+    following = iter(kept)
+    begins = next(following, None)
+    active: list[tuple[int, int, int]] = []
+    """Of those that cover the point: count and state, negated so that the winner comes first, and the last offset."""
+    combined: list[StateBatch] = []
+    for point, end in pairwise(
+        sorted({edge for batch in kept for edge in (batch.first_offset, batch.last_offset + 1)})
+    ):
+        while begins is not None and begins.first_offset == point:
+            heappush(active, (-begins.delivery_count, -begins.delivery_state, begins.last_offset))
+            begins = next(following, None)
+        while active and active[0][2] < point:
+            heappop(active)
+        if active:
+            _append(combined, StateBatch(point, end - 1, -active[0][1], -active[0][0]))
+    return tuple(combined)
+
+
+def _from(batch: StateBatch, start_offset: int) -> StateBatch:
+    below = start_offset != UNINITIALIZED and batch.first_offset < start_offset
+    return batch._replace(first_offset=start_offset) if below else batch
+
+
+def _append(combined: list[StateBatch], batch: StateBatch) -> None:
+    """Append `batch`, or extend the last one if it ends before `batch` and is alike."""
+    tail = combined[-1] if combined else None
+    if tail is not None and tail.last_offset + 1 == batch.first_offset and tail[2:] == batch[2:]:
+        combined[-1] = tail._replace(last_offset=batch.last_offset)
+    else:
+        combined.append(batch)

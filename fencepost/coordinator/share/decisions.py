@@ -1,0 +1,248 @@
+"""What the share coordinator decides for one share partition: the rules of Kafka's ShareCoordinatorShard. Pure.
+
+`partitions` is how many partitions the topic of the share partition has now; None if no topic has its id.
+"""
+
+from typing import Never, TypeAlias, TypeVar
+
+from fencepost.coordinator.decision import Decision
+from fencepost.coordinator.share.batches import combine
+from fencepost.coordinator.share.records import NOT_KNOWN, Removed, ShareRecord, Snapshot, Update
+from fencepost.coordinator.share.state import ShareShardState, ShareState
+from fencepost.coordinator.share.values import (
+    UNINITIALIZED,
+    InitialState,
+    Outcome,
+    ShareKey,
+    StateBatch,
+    StateSummary,
+    StateUpdate,
+    StoredState,
+)
+from fencepost.protocol.errors import ErrorCode
+
+ReplyT = TypeVar("ReplyT")
+Decided: TypeAlias = Decision[ShareRecord, ReplyT, Never]
+
+BATCHES_MAX = 20_000
+"""The most batches of one share partition: twice as many as records that may be in flight. A snapshot of them fits in
+one batch of the log (20 bytes each, of 1 MiB)."""
+
+_NEGATIVE_PARTITION = "The partition id cannot be a negative number."
+_NEGATIVE_LEADER_EPOCH = "The leader epoch cannot be a negative number."
+_NEGATIVE_STATE_EPOCH = "The state epoch cannot be a negative number."
+_WRITE_UNINITIALIZED = "Write operation on uninitialized share partition not allowed."
+_READ_UNINITIALIZED = "Read operation on uninitialized share partition not allowed."
+FENCED_LEADER = Outcome(
+    ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch in the request is older than the epoch on the broker."
+)
+FENCED_STATE = Outcome(
+    ErrorCode.FENCED_STATE_EPOCH, "The coordinator rejected the request because the state epoch did not match."
+)
+NO_PARTITION = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+DONE = Outcome()
+
+
+def _invalid(message: str) -> Outcome:
+    return Outcome(ErrorCode.INVALID_REQUEST, message)
+
+
+def _exists(key: ShareKey, partitions: int | None) -> bool:
+    return partitions is not None and key.partition < partitions
+
+
+def initialize(
+    state: ShareShardState, key: ShareKey, wanted: InitialState, partitions: int | None, now_ms: int
+) -> Decided[Outcome]:
+    """Begin a share partition, or begin it again (initializeState, maybeGetInitializeStateError).
+
+    Its leader epoch and batches are those of a new one; leaders that were fenced before stay fenced.
+    """
+    if key.partition < 0:
+        return Decision(_invalid(_NEGATIVE_PARTITION))
+    if wanted.state_epoch < 0:
+        return Decision(_invalid(_NEGATIVE_STATE_EPOCH))
+    share = state.shares.get(key)
+    if share is not None and share.newest_state_epoch > wanted.state_epoch:
+        return Decision(FENCED_STATE)
+    if not _exists(key, partitions):
+        return Decision(NO_PARTITION)
+    begun = Snapshot(
+        key,
+        snapshot_epoch=0 if share is None else share.snapshot_epoch + 1,
+        state_epoch=wanted.state_epoch,
+        leader_epoch=0,
+        start_offset=wanted.start_offset,
+        delivery_complete_count=NOT_KNOWN if wanted.start_offset == UNINITIALIZED else 0,
+        created_ms=now_ms,
+        written_ms=now_ms,
+        batches=(),
+    )
+    return Decision(DONE, (begun,))
+
+
+def read(
+    state: ShareShardState,
+    key: ShareKey,
+    leader_epoch: int,
+    partitions: int | None,
+    updates_per_snapshot: int,
+    now_ms: int,
+) -> Decided[StoredState]:
+    """The state for a leader, which fences older ones from then on (readStateAndMaybeUpdateLeaderEpoch)."""
+    share = state.shares.get(key)
+    refused = _read_problem(key, share, leader_epoch, partitions)
+    if refused is not None or share is None:
+        return Decision(StoredState(*(refused or _invalid(_READ_UNINITIALIZED))))
+    stored = StoredState(state_epoch=share.state_epoch, start_offset=share.start_offset, batches=share.batches)
+    if share.newest_leader_epoch == leader_epoch:
+        return Decision(stored)
+    unchanged = StateUpdate(share.state_epoch, leader_epoch, share.start_offset, share.delivery_complete_count, ())
+    return Decision(stored, (_changed(key, share, unchanged, leader_epoch, updates_per_snapshot, now_ms),))
+
+
+def _read_problem(key: ShareKey, share: ShareState | None, leader_epoch: int, partitions: int | None) -> Outcome | None:
+    """Kafka's maybeGetReadStateError."""
+    if key.partition < 0:
+        return _invalid(_NEGATIVE_PARTITION)
+    if leader_epoch < 0:
+        return _invalid(_NEGATIVE_LEADER_EPOCH)
+    if share is None:
+        return _invalid(_READ_UNINITIALIZED)
+    if share.newest_leader_epoch > leader_epoch:
+        return FENCED_LEADER
+    return None if _exists(key, partitions) else NO_PARTITION
+
+
+def write(
+    state: ShareShardState,
+    key: ShareKey,
+    update: StateUpdate,
+    partitions: int | None,
+    updates_per_snapshot: int,
+    now_ms: int,
+) -> Decided[Outcome]:
+    """Store what changed (writeState). The epochs of the stored state stay as they are."""
+    share = state.shares.get(key)
+    refused = _write_problem(key, share, update, partitions)
+    if refused is not None or share is None:
+        return Decision(refused or _invalid(_WRITE_UNINITIALIZED))
+    return Decision(DONE, (_changed(key, share, update, share.leader_epoch, updates_per_snapshot, now_ms),))
+
+
+def _write_problem(
+    key: ShareKey, share: ShareState | None, update: StateUpdate, partitions: int | None
+) -> Outcome | None:
+    """Kafka's maybeGetWriteStateError. Batches that Kafka fails on with an unexpected error are INVALID_REQUEST."""
+    if key.partition < 0:
+        return _invalid(_NEGATIVE_PARTITION)
+    if update.leader_epoch < 0:
+        return _invalid(_NEGATIVE_LEADER_EPOCH)
+    if update.state_epoch < 0:
+        return _invalid(_NEGATIVE_STATE_EPOCH)
+    if share is None:
+        return _invalid(_WRITE_UNINITIALIZED)
+    if share.newest_leader_epoch > update.leader_epoch:
+        return FENCED_LEADER
+    if share.newest_state_epoch > update.state_epoch:
+        return FENCED_STATE
+    if not _exists(key, partitions):
+        return NO_PARTITION
+    if any(not 0 <= batch.first_offset <= batch.last_offset for batch in update.batches):
+        return _invalid("A state batch has a negative first offset, or ends before it begins.")
+    if len(update.batches) + share.batches_at_most <= BATCHES_MAX:
+        return None
+    combined = combine((*share.batches, *update.batches), max(update.start_offset, share.start_offset))
+    if len(combined) <= BATCHES_MAX:
+        return None
+    return Outcome(ErrorCode.POLICY_VIOLATION, f"A share partition can have {BATCHES_MAX} state batches at most.")
+
+
+def _changed(
+    key: ShareKey, share: ShareState, update: StateUpdate, leader_epoch: int, updates_per_snapshot: int, now_ms: int
+) -> Update | Snapshot:
+    """The record of a change: an update, or after enough of them a snapshot (generateShareStateRecord).
+
+    The start offset never falls. The delivery complete count belongs to a start offset: that of an older one does not
+    count, and of two for the same the higher one does (KIP-1226).
+    """
+    start_offset = max(update.start_offset, share.start_offset)
+    complete = update.delivery_complete_count
+    if update.start_offset == share.start_offset:
+        complete = max(complete, share.delivery_complete_count)
+    elif update.start_offset < share.start_offset:
+        complete = share.delivery_complete_count
+    if share.updates < updates_per_snapshot:
+        changed: tuple[StateBatch, ...] = combine(update.batches, start_offset)
+        return Update(key, share.snapshot_epoch, leader_epoch, start_offset, complete, changed)
+    return Snapshot(
+        key,
+        snapshot_epoch=share.snapshot_epoch + 1,
+        state_epoch=share.state_epoch,
+        leader_epoch=leader_epoch,
+        start_offset=start_offset,
+        delivery_complete_count=complete,
+        created_ms=now_ms,
+        written_ms=now_ms,
+        batches=combine((*share.batches, *update.batches), start_offset),
+    )
+
+
+def summarize(state: ShareShardState, key: ShareKey, partitions: int | None) -> Decided[StateSummary]:
+    """The summary; of a share partition that is not initialized that of an empty one (readStateSummary).
+
+    Any leader epoch will do.
+    """
+    if key.partition < 0:
+        return Decision(StateSummary(*_invalid(_NEGATIVE_PARTITION)))
+    if not _exists(key, partitions):
+        return Decision(StateSummary(*NO_PARTITION))
+    share = state.shares.get(key)
+    if share is None:
+        return Decision(StateSummary())
+    return Decision(
+        StateSummary(
+            state_epoch=share.state_epoch,
+            leader_epoch=share.leader_epoch,
+            start_offset=share.start_offset,
+            delivery_complete_count=share.delivery_complete_count,
+        )
+    )
+
+
+def delete(state: ShareShardState, key: ShareKey, partitions: int | None) -> Decided[Outcome]:
+    """Forget a share partition; one that is not there is no error (deleteState, maybeGetDeleteStateError)."""
+    if key.partition < 0:
+        return Decision(_invalid(_NEGATIVE_PARTITION))
+    if not _exists(key, partitions):
+        return Decision(NO_PARTITION)
+    return Decision(DONE, (Removed(key),) if key in state.shares else ())
+
+
+def cold(state: ShareShardState, now_ms: int, interval_ms: int) -> list[ShareKey]:
+    """The share partitions whose last snapshot is older (snapshotColdPartitions).
+
+    A new one lets the records before it go. None if all have had one since they changed: then nothing more could go.
+    """
+    if all(share.created_ms != share.written_ms for share in state.shares.values()):
+        return []
+    return [key for key, share in state.shares.items() if now_ms - share.written_ms >= interval_ms]
+
+
+def write_again(state: ShareShardState, now_ms: int, key: ShareKey) -> Decided[None]:
+    """A snapshot of a share partition as it is."""
+    share = state.shares.get(key)
+    if share is None:
+        return Decision(None)
+    same = Snapshot(
+        key,
+        snapshot_epoch=share.snapshot_epoch + 1,
+        state_epoch=share.state_epoch,
+        leader_epoch=share.leader_epoch,
+        start_offset=share.start_offset,
+        delivery_complete_count=share.delivery_complete_count,
+        created_ms=share.created_ms,
+        written_ms=now_ms,
+        batches=share.batches,
+    )
+    return Decision(None, (same,))

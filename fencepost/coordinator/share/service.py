@@ -1,0 +1,273 @@
+"""The share coordinator: the states of share partitions, in the partitions of `__share_group_state`."""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Protocol, TypeAlias, TypeVar
+
+import trio
+
+from fencepost.coordinator.decision import Decision
+from fencepost.coordinator.metadata.commands import CreatedTopic, NewTopic
+from fencepost.coordinator.ports import Clock, CoordinatorLogs, LogWriteFailed, Ticket, TopicView, coordinator_error
+from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
+from fencepost.coordinator.runtime.shard import Shard
+from fencepost.coordinator.share import decisions
+from fencepost.coordinator.share.config import ShareStateConfig, state_topic
+from fencepost.coordinator.share.decisions import Decided
+from fencepost.coordinator.share.key_text import key_text
+from fencepost.coordinator.share.records import Removed, ShareRecord
+from fencepost.coordinator.share.state import ShareRecords, ShareShardState
+from fencepost.coordinator.share.values import (
+    InitialState,
+    Outcome,
+    ShareKey,
+    StateSummary,
+    StateUpdate,
+    StoredState,
+)
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import SHARE_STATE_TOPIC
+
+logger = logging.getLogger(__name__)
+
+KEYS_AT_ONCE = 200
+"""How many share partitions are decided on before other tasks may run."""
+TOMBSTONES_MAX = 1_000
+"""The most tombstones of one batch."""
+
+NOT_AVAILABLE = "Share coordinator is not available."
+
+ReplyT = TypeVar("ReplyT")
+AskedT = TypeVar("AskedT")
+Decide: TypeAlias = Callable[[ShareKey, AskedT, ShareShardState, int], Decided[ReplyT]]
+"""From the share partition, what is asked of it, the state and the time (ms)."""
+Failed: TypeAlias = Callable[[ErrorCode, str | None], ReplyT]
+ShareShard: TypeAlias = Shard[ShareShardState, ShareRecord]
+
+
+class Topics(TopicView, Protocol):
+    """The cluster's topics, to which the share coordinator adds its own."""
+
+    async def create_topics(self, topics: Sequence[NewTopic]) -> list[CreatedTopic]:
+        """Create topics; returns when that is durable."""
+
+
+class ShareStates:
+    """All partitions of `__share_group_state`: a `SharePersister`. Call `start` first, and keep `run` running.
+
+    The topic is created at the first request, as in Kafka. Before `start` every answer is COORDINATOR_NOT_AVAILABLE.
+    """
+
+    def __init__(self, config: ShareStateConfig, logs: CoordinatorLogs, topics: Topics, clock: Clock) -> None:
+        self.config = config
+        self._updates = config.share_coordinator_snapshot_update_records_per_snapshot
+        self.runtime: CoordinatorRuntime[ShareShardState, ShareRecord, str] = CoordinatorRuntime(
+            SHARE_STATE_TOPIC, logs, clock, ShareRecords(self._updates), self
+        )
+        self._topics = topics
+        self._clock = clock
+        self._is_started = self._forgets_deleted = False
+        self._topic_id: bytes | None = None
+
+    # Start and run
+
+    async def start(self, *, forget_deleted_topics: bool) -> None:
+        """Load every partition that has a log; those of an unreadable one answer COORDINATOR_NOT_AVAILABLE.
+
+        `forget_deleted_topics`: the broker may have crashed between the deletion of a topic and `forget_topics`.
+        """
+        self._topic_id, self._forgets_deleted = self._topics.topic_id(SHARE_STATE_TOPIC), forget_deleted_topics
+        await self.runtime.load_all()
+        self._is_started = True
+        logger.info("share states loaded share_partitions=%d", len(self))
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Load superseded partitions again, until cancelled."""
+        task_status.started()
+        await self.runtime.serve()
+
+    def loaded(self, shard: ShareShard) -> None:
+        """Forget what belongs to topics that were deleted meanwhile."""
+        if self._forgets_deleted:
+            self._forget(shard, lambda topic_id: self._topics.topic_name(topic_id) is None)
+
+    def unloading(self, shard: ShareShard, code: ErrorCode) -> None:
+        """Nothing: no request waits here, except for tickets."""
+
+    def id_of(self, timer: str) -> str:
+        return timer
+
+    async def expire(self, timer: str) -> None:
+        """Nothing: no timer is set."""
+
+    def __len__(self) -> int:
+        return sum(len(shard.state.shares) for shard in self.runtime.shards())
+
+    async def has_topic(self) -> bool:
+        """Whether the topic is there, created if need be, and this broker serves it."""
+        if not self._is_started:
+            return False
+        topics = self._topics.image.topics_by_name
+        if SHARE_STATE_TOPIC not in topics:
+            created = await self._topics.create_topics([state_topic(self.config)])
+            topics = self._topics.image.topics_by_name
+            if SHARE_STATE_TOPIC not in topics:
+                logger.error("%s cannot be created: %s", SHARE_STATE_TOPIC, created[0].outcome)
+                return False
+        topic = topics[SHARE_STATE_TOPIC]
+        if topic.topic_id != self._topic_id:
+            self._topic_id = topic.topic_id
+            for shard in self.runtime.shards():  # of one that was deleted
+                self.runtime.allow(shard.partition)
+            if topic.partitions != self.runtime.count:
+                logger.error(
+                    "%s has %d partitions, but share.coordinator.state.topic.num.partitions is %d: requests for share"
+                    " groups fail with COORDINATOR_NOT_AVAILABLE; set it to the number of partitions and start again",
+                    SHARE_STATE_TOPIC,
+                    topic.partitions,
+                    self.runtime.count,
+                )
+        return topic.partitions == self.runtime.count
+
+    # The requests
+
+    async def initialize(self, states: Mapping[ShareKey, InitialState]) -> dict[ShareKey, Outcome]:
+        """Begin share partitions, or begin them again at a higher state epoch; POLICY_VIOLATION for one too many."""
+        most = self.config.share_partitions_max
+
+        def decide(key: ShareKey, wanted: InitialState, state: ShareShardState, now_ms: int) -> Decided[Outcome]:
+            if key not in state.shares and len(self) >= most:
+                return Decision(Outcome(ErrorCode.POLICY_VIOLATION, f"This broker keeps {most} share partitions."))
+            return decisions.initialize(state, key, wanted, self._partitions(key), now_ms)
+
+        return await self._run_all(states, decide, Outcome)
+
+    async def read(self, key: ShareKey, leader_epoch: int) -> StoredState:
+        """The state of a share partition for its leader; older leaders are fenced from then on."""
+        return (await self.read_all({key: leader_epoch}))[key]
+
+    async def read_all(self, keys: Mapping[ShareKey, int]) -> dict[ShareKey, StoredState]:
+        """As `read`, for many; the values are leader epochs."""
+
+        def decide(key: ShareKey, epoch: int, state: ShareShardState, now_ms: int) -> Decided[StoredState]:
+            return decisions.read(state, key, epoch, self._partitions(key), self._updates, now_ms)
+
+        return await self._run_all(keys, decide, StoredState)
+
+    async def write(self, updates: Sequence[tuple[ShareKey, StateUpdate]]) -> list[Outcome]:
+        """Store what changed, in this order: a share partition may be there more than once.
+
+        Refused with FENCED_STATE_EPOCH or FENCED_LEADER_EPOCH if another leader began since.
+        """
+
+        def decide(key: ShareKey, update: StateUpdate, state: ShareShardState, now_ms: int) -> Decided[Outcome]:
+            return decisions.write(state, key, update, self._partitions(key), self._updates, now_ms)
+
+        return await self._run(updates, decide, Outcome)
+
+    async def summaries(self, keys: Mapping[ShareKey, int]) -> dict[ShareKey, StateSummary]:
+        """The summary of each; the values are leader epochs, and any will do."""
+
+        def decide(key: ShareKey, epoch: int, state: ShareShardState, now_ms: int) -> Decided[StateSummary]:
+            return decisions.summarize(state, key, self._partitions(key))
+
+        return await self._run_all(keys, decide, StateSummary)
+
+    async def delete(self, keys: Iterable[ShareKey]) -> dict[ShareKey, Outcome]:
+        """Forget share partitions; one that is not there is no error."""
+
+        def decide(key: ShareKey, nothing: None, state: ShareShardState, now_ms: int) -> Decided[Outcome]:
+            return decisions.delete(state, key, self._partitions(key))
+
+        return await self._run_all(dict.fromkeys(keys), decide, Outcome)
+
+    def _partitions(self, key: ShareKey) -> int | None:
+        topic = self._topics.image.topics_by_id.get(key.topic_id)
+        return None if topic is None else topic.partitions
+
+    async def _run_all(
+        self, asked: Mapping[ShareKey, AskedT], decide: Decide[AskedT, ReplyT], failed: Failed[ReplyT]
+    ) -> dict[ShareKey, ReplyT]:
+        return dict(zip(asked, await self._run(list(asked.items()), decide, failed), strict=True))
+
+    async def _run(
+        self, asked: Sequence[tuple[ShareKey, AskedT]], decide: Decide[AskedT, ReplyT], failed: Failed[ReplyT]
+    ) -> list[ReplyT]:
+        """Decide on each, in this order, then wait for one flush of them all; return their replies.
+
+        `failed` makes the reply of a share partition whose log refuses it.
+        """
+        if not await self.has_topic():
+            return [failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, NOT_AVAILABLE)] * len(asked)
+        replies: list[ReplyT] = []
+        waiting: list[tuple[int, ShareShard, Ticket]] = []
+        for number, (key, value) in enumerate(asked):
+            shard = self.runtime.shard_of(key_text(key))
+            try:
+                decision, ticket = self._write(shard, partial(decide, key, value))
+            except LogWriteFailed as error:
+                replies.append(failed(coordinator_error(error.code), str(error)))
+                continue
+            replies.append(decision.reply)
+            waiting.append((number, shard, ticket))
+            if decision.log:
+                ticket.request()
+            if number % KEYS_AT_ONCE == KEYS_AT_ONCE - 1:
+                await trio.lowlevel.checkpoint()
+        for number, shard, ticket in waiting:
+            if code := await shard.settled(ticket):
+                replies[number] = failed(coordinator_error(code), f"{SHARE_STATE_TOPIC}-{shard.partition}: {code.name}")
+        return replies
+
+    def _write(
+        self, shard: ShareShard, decide: Callable[[ShareShardState, int], Decided[ReplyT]]
+    ) -> tuple[Decided[ReplyT], Ticket]:
+        """Decide, append and apply. Raises LogWriteFailed."""
+        decision, ticket = shard.decide(decide)
+        self._place(shard, decision.log, ticket)
+        return decision, ticket
+
+    def _place(self, shard: ShareShard, records: Sequence[ShareRecord], ticket: Ticket) -> None:
+        """Note where records are. A log that binds its offsets late does not say it, and is not pruned."""
+        if records and ticket.end_offset is not None:
+            shard.state.place(records, ticket.end_offset - len(records))
+
+    # Upkeep
+
+    def forget_topics(self, topic_ids: Collection[bytes]) -> None:
+        """Delete the state of deleted topics (ShareCoordinatorShard.maybeCleanupShareState)."""
+        for shard in self.runtime.shards():
+            self._forget(shard, lambda topic_id: topic_id in topic_ids)
+
+    def _forget(self, shard: ShareShard, is_gone: Callable[[bytes], bool]) -> None:
+        gone = [Removed(key) for key in shard.state.shares if is_gone(key.topic_id)]
+        try:
+            for at in range(0, len(gone), TOMBSTONES_MAX):
+                some = gone[at : at + TOMBSTONES_MAX]
+                self._place(shard, some, shard.write(some))
+        except LogWriteFailed as error:
+            logger.warning(
+                "%s-%d: the state of deleted topics stays until the next start: %s",
+                self.runtime.topic,
+                shard.partition,
+                error,
+            )
+
+    async def write_cold(self) -> None:
+        """Write new snapshots of share partitions that are not written any more, and wait until they are durable."""
+        interval_ms = self.config.share_coordinator_cold_partition_snapshot_interval_ms
+        for shard in self.runtime.shards():
+            keys = decisions.cold(shard.state, self._clock.now_ms(), interval_ms)
+            with self.runtime.expiring(shard):
+                for number, key in enumerate(keys, 1):
+                    self._write(shard, partial(decisions.write_again, key=key))
+                    if number % KEYS_AT_ONCE == 0:
+                        await trio.lowlevel.checkpoint()
+                await shard.settled(shard.log.newest)
+
+    def redundant(self) -> Iterator[tuple[int, int]]:
+        """Of each partition the offset below which no record is needed."""
+        for shard in self.runtime.shards():
+            if not shard.refusal:
+                yield shard.partition, shard.state.redundant_to
