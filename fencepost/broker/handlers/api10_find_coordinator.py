@@ -10,7 +10,6 @@ from fencepost.broker.ports import Broker
 from fencepost.broker.security.authorizer import CLUSTER_NAME
 from fencepost.broker.security.checks import is_allowed
 from fencepost.broker.security.rights import ERROR_OF
-from fencepost.coordinator.partitioning import partition_for
 from fencepost.coordinator.share.key_text import key_text, parse_key
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import ErrorCode
@@ -81,9 +80,12 @@ def _no_coordinator(key: str, error: ErrorCode, message: str | None) -> Coordina
 
 def _is_refused(node: Broker, key_type: int, key: str) -> bool:
     """Whether the log is online but the coordinator failed to load it."""
-    if key_type == SHARE:
-        return False
-    refusal = node.groups.refusal(key) if key_type == GROUP else node.transactions.runtime.refusal(key)
+    if key_type == GROUP:
+        refusal = node.groups.refusal(key)
+    elif key_type == TRANSACTION:
+        refusal = node.transactions.runtime.refusal(key)
+    else:
+        refusal = node.share_states.runtime.refusal(key_text(parse_key(key)))
     return refusal not in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
@@ -96,5 +98,4 @@ def _partition(node: Broker, key_type: int, key: str) -> TopicPartition:
         return TopicPartition(GROUP_TOPIC, node.groups.group_partition(key))
     if key_type == TRANSACTION:
         return TopicPartition(TRANSACTION_TOPIC, node.transactions.runtime.partition_for(key))
-    count = node.config.share_coordinator_state_topic_num_partitions
-    return TopicPartition(SHARE_STATE_TOPIC, partition_for(key_text(parse_key(key)), count))
+    return TopicPartition(SHARE_STATE_TOPIC, node.share_states.runtime.partition_for(key_text(parse_key(key))))

@@ -232,6 +232,8 @@ RIGHTS: dict[ApiKey, tuple[Right, ...]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (
         _right(Op.DESCRIBE, Kind.TOPIC, "topics", Effect.ENTRY, note="in a list of all topics it is left out"),
     ),
+    ApiKey.SHARE_FETCH: (_GROUP_READ, _right(Op.READ, Kind.TOPIC, "topics", Effect.ENTRY)),
+    ApiKey.SHARE_ACKNOWLEDGE: (_GROUP_READ, _right(Op.READ, Kind.TOPIC, "topics", Effect.ENTRY)),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: (_cluster(Op.CLUSTER_ACTION),),
     ApiKey.READ_SHARE_GROUP_STATE: (_cluster(Op.CLUSTER_ACTION),),
     ApiKey.WRITE_SHARE_GROUP_STATE: (_cluster(Op.CLUSTER_ACTION),),
@@ -240,6 +242,16 @@ RIGHTS: dict[ApiKey, tuple[Right, ...]] = {
 }
 """The rights of every served API, in the order in which they are checked."""
 
-BROKERS_ONLY = {ApiKey.ADD_PARTITIONS_TO_TXN: 4, ApiKey.WRITE_TXN_MARKERS: 0, ApiKey.ENVELOPE: 0}
+BROKERS_ONLY = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: 4,
+    ApiKey.WRITE_TXN_MARKERS: 0,
+    ApiKey.ENVELOPE: 0,
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: 0,
+    ApiKey.READ_SHARE_GROUP_STATE: 0,
+    ApiKey.WRITE_SHARE_GROUP_STATE: 0,
+    ApiKey.DELETE_SHARE_GROUP_STATE: 0,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: 0,
+}
 """Requests of brokers, not of clients: API -> first such version. They can end or change a transaction of another
-client. Without an authorizer only loopback clients may send them, unless `allow.remote.broker.requests` is set."""
+client, or what a share group has consumed. Without an authorizer only loopback clients may send them, unless
+`allow.remote.broker.requests` is set."""

@@ -1,7 +1,6 @@
 """The share coordinator: the states of share partitions, in the partitions of `__share_group_state`."""
 
 import logging
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeAlias, TypeVar
@@ -16,6 +15,7 @@ from fencepost.coordinator.runtime.shard import Shard
 from fencepost.coordinator.share import decisions
 from fencepost.coordinator.share.config import ShareStateConfig, state_topic
 from fencepost.coordinator.share.decisions import Decided
+from fencepost.coordinator.share.key_text import key_text
 from fencepost.coordinator.share.records import Removed, ShareRecord
 from fencepost.coordinator.share.state import ShareRecords, ShareShardState
 from fencepost.coordinator.share.values import (
@@ -51,12 +51,6 @@ class Topics(TopicView, Protocol):
 
     async def create_topics(self, topics: Sequence[NewTopic]) -> list[CreatedTopic]:
         """Create topics; returns when that is durable."""
-
-
-def coordinator_key(key: ShareKey) -> str:
-    """The text whose hash chooses the partition (SharePartitionKey.asCoordinatorKey)."""
-    topic_id = urlsafe_b64encode(key.topic_id).decode().rstrip("=")
-    return f"{key.group_id}:{topic_id}:{key.partition}"
 
 
 class ShareStates:
@@ -183,7 +177,7 @@ class ShareStates:
         replies: list[ReplyT] = []
         waiting: list[tuple[int, ShareShard, Ticket]] = []
         for number, (key, value) in enumerate(asked):
-            shard = self.runtime.shard_of(coordinator_key(key))
+            shard = self.runtime.shard_of(key_text(key))
             try:
                 decision, ticket = self._write(shard, partial(decide, key, value))
             except LogWriteFailed as error:
