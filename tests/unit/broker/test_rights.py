@@ -206,6 +206,37 @@ def test_kip_932_members_of_a_share_group_need_read_on_it(key: ApiKey) -> None:
         assert answer is None or answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
+@pytest.mark.parametrize(
+    ("key", "operation"),
+    [
+        (ApiKey.SHARE_GROUP_HEARTBEAT, AclOperation.READ),
+        (ApiKey.ALTER_SHARE_GROUP_OFFSETS, AclOperation.READ),
+        (ApiKey.DELETE_SHARE_GROUP_OFFSETS, AclOperation.DELETE),
+    ],
+)
+def test_kip_932_requests_about_a_share_group_need_a_right_on_it(key: ApiKey, operation: AclOperation) -> None:
+    """KafkaApis: handleShareGroupHeartbeat, handleAlterShareGroupOffsets, handleDeleteShareGroupOffsets."""
+    asked = message(key, f"{key.api_name}Request", group_id="g")
+    allowed = Broker(Authorizer([acl(operation, AclResourceType.GROUP, "g")]))
+    assert refusal(allowed, asked, context(key, API_BY_KEY[key].served[0])) is None
+    describer = Broker(Authorizer([acl(AclOperation.DESCRIBE, AclResourceType.GROUP, "g")]))
+    answer: Any = refusal(describer, asked, context(key, API_BY_KEY[key].served[0]))
+    assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def test_kip_932_a_member_may_describe_every_topic_that_it_wants() -> None:
+    """KafkaApis.handleShareGroupHeartbeat: TOPIC_AUTHORIZATION_FAILED for the whole request."""
+    rules = [
+        acl(AclOperation.READ, AclResourceType.GROUP, "g"),
+        acl(AclOperation.DESCRIBE, AclResourceType.TOPIC, "mine"),
+    ]
+    for topics, refused in ((["mine"], False), (["mine", "theirs"], True), (None, False), ([], False)):
+        asked = message(76, "ShareGroupHeartbeatRequest", group_id="g", subscribed_topic_names=topics)
+        answer: Any = refusal(Broker(Authorizer(rules)), asked, context(76, 1))
+        assert (answer is not None) == refused, topics
+        assert answer is None or answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
 def test_kip_679_a_producer_id_needs_write_on_any_topic_or_idempotent_write() -> None:
     """P8: KafkaApis.handleInitProducerIdRequest, for a request without a transactional id."""
     asked = message(22, "InitProducerIdRequest", transactional_id=None)
