@@ -1,6 +1,5 @@
-"""The share coordinator of a real broker (KIP-932): what it answered is there after kill -9, also when it was pruned."""
+"""The share coordinator of a real broker (KIP-932): what it answered is there after kill -9."""
 
-from pathlib import Path
 from typing import Any
 
 from fencepost.protocol.api_keys import ApiKey

@@ -6,11 +6,6 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api10_find_coordinator import FindCoordinatorRequest
 from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
 from fencepost.protocol.messages.api57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from fencepost.protocol.messages.api83_initialize_share_group_state import (
-    InitializeShareGroupStateRequest,
-    InitializeStateData,
-    PartitionData,
-)
 from tests.conftest import StartBroker
 from tests.kit.wire import Wire
 
@@ -60,9 +55,6 @@ def test_the_coordinator_of_a_share_partition_is_found_from_version_6_on(start_b
     with Wire(start_broker().connect()) as wire:
         assert found(wire, KEY, version=5) == (ErrorCode.INVALID_REQUEST, -1)
         assert found(wire, "g") == (ErrorCode.INVALID_REQUEST, -1)
-        assert found(wire, KEY) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1), "nothing is stored yet"
-        begun = InitializeStateData(topic_id=b"t" * 16, partitions=[PartitionData()])
-        wire.call(83, 0, InitializeShareGroupStateRequest(group_id="g", topics=[begun]))
         assert found(wire, KEY) == (ErrorCode.NONE, 1)
         assert finalize(wire, 0, SAFE_DOWNGRADE) is ErrorCode.NONE
         assert found(wire, KEY) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)

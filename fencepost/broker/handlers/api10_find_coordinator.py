@@ -4,6 +4,9 @@ v0-6 are served: v1 brings transactional ids, v4 many keys (KIP-699), v5 TRANSAC
 which only brokers look for (KIP-932).
 """
 
+from collections.abc import Coroutine
+from typing import Any
+
 from fencepost.broker.brokers import leader
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import Broker
@@ -31,7 +34,21 @@ SHARE_SINCE = 6
 NO_NODE = -1
 
 
-def handle(node: Broker, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+def handle(
+    node: Broker, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+    return _of_shares(node, request, context) if request.key_type == SHARE else _answer(node, request, context)
+
+
+async def _of_shares(node: Broker, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    """As `_answer`; the topic of share states is created when it is looked for first (KafkaApis)."""
+    operation, resource = _RIGHTS[SHARE]
+    if node.share_protocol and is_allowed(node, context, operation, resource, CLUSTER_NAME):
+        await node.share_states.has_topic()
+    return _answer(node, request, context)
+
+
+def _answer(node: Broker, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     if context.api_version < BATCH_SINCE:
         found = _find(node, request.key_type, request.key, context)
         return FindCoordinatorResponse(
@@ -80,12 +97,10 @@ def _no_coordinator(key: str, error: ErrorCode, message: str | None) -> Coordina
 
 def _is_refused(node: Broker, key_type: int, key: str) -> bool:
     """Whether the log is online but the coordinator failed to load it."""
-    if key_type == GROUP:
-        refusal = node.groups.refusal(key)
-    elif key_type == TRANSACTION:
-        refusal = node.transactions.runtime.refusal(key)
-    else:
+    if key_type == SHARE:
         refusal = node.share_states.runtime.refusal(key_text(parse_key(key)))
+    else:
+        refusal = node.groups.refusal(key) if key_type == GROUP else node.transactions.runtime.refusal(key)
     return refusal not in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 

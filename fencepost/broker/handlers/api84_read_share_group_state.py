@@ -39,10 +39,10 @@ async def handle(node: Broker, request: ReadShareGroupStateRequest, context: Req
 
 
 def _result(partition: int, found: StoredState) -> PartitionResult:
+    if found.error:
+        return PartitionResult(partition=partition, error_code=found.error, error_message=found.message)
     return PartitionResult(
         partition=partition,
-        error_code=found.error,
-        error_message=found.message,
         state_epoch=found.state_epoch,
         start_offset=found.start_offset,
         state_batches=[

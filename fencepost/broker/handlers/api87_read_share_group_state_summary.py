@@ -38,10 +38,10 @@ async def handle(node: Broker, request: ReadShareGroupStateSummaryRequest, conte
 
 
 def _result(partition: int, found: StateSummary) -> PartitionResult:
+    if found.error:
+        return PartitionResult(partition=partition, error_code=found.error, error_message=found.message)
     return PartitionResult(
         partition=partition,
-        error_code=found.error,
-        error_message=found.message,
         state_epoch=found.state_epoch,
         leader_epoch=found.leader_epoch,
         start_offset=found.start_offset,

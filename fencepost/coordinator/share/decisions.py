@@ -152,7 +152,8 @@ def _write_problem(
         return _invalid("A state batch has a negative first offset, or ends before it begins.")
     if len(update.batches) + share.batches_at_most <= BATCHES_MAX:
         return None
-    if len(update.batches) + len(share.batches) <= BATCHES_MAX:  # which combines them
+    combined = combine((*share.batches, *update.batches), max(update.start_offset, share.start_offset))
+    if len(combined) <= BATCHES_MAX:
         return None
     return Outcome(ErrorCode.POLICY_VIOLATION, f"A share partition can have {BATCHES_MAX} state batches at most.")
 

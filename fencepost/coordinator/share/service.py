@@ -104,6 +104,32 @@ class ShareStates:
     def __len__(self) -> int:
         return sum(len(shard.state.shares) for shard in self.runtime.shards())
 
+    async def has_topic(self) -> bool:
+        """Whether the topic is there, created if need be, and this broker serves it."""
+        if not self._is_started:
+            return False
+        topics = self._topics.image.topics_by_name
+        if SHARE_STATE_TOPIC not in topics:
+            created = await self._topics.create_topics([state_topic(self.config)])
+            topics = self._topics.image.topics_by_name
+            if SHARE_STATE_TOPIC not in topics:
+                logger.error("%s cannot be created: %s", SHARE_STATE_TOPIC, created[0].outcome)
+                return False
+        topic = topics[SHARE_STATE_TOPIC]
+        if topic.topic_id != self._topic_id:
+            self._topic_id = topic.topic_id
+            for shard in self.runtime.shards():  # of one that was deleted
+                self.runtime.allow(shard.partition)
+            if topic.partitions != self.runtime.count:
+                logger.error(
+                    "%s has %d partitions, but share.coordinator.state.topic.num.partitions is %d: requests for share"
+                    " groups fail with COORDINATOR_NOT_AVAILABLE; set it to the number of partitions and start again",
+                    SHARE_STATE_TOPIC,
+                    topic.partitions,
+                    self.runtime.count,
+                )
+        return topic.partitions == self.runtime.count
+
     # The requests
 
     async def initialize(self, states: Mapping[ShareKey, InitialState]) -> dict[ShareKey, Outcome]:
@@ -172,7 +198,7 @@ class ShareStates:
 
         `failed` makes the reply of a share partition whose log refuses it.
         """
-        if not await self._has_topic():
+        if not await self.has_topic():
             return [failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, NOT_AVAILABLE)] * len(asked)
         replies: list[ReplyT] = []
         waiting: list[tuple[int, ShareShard, Ticket]] = []
@@ -206,32 +232,6 @@ class ShareStates:
         """Note where records are. A log that binds its offsets late does not say it, and is not pruned."""
         if records and ticket.end_offset is not None:
             shard.state.place(records, ticket.end_offset - len(records))
-
-    async def _has_topic(self) -> bool:
-        """Whether the topic is there, created if need be, and this broker serves it."""
-        if not self._is_started:
-            return False
-        topics = self._topics.image.topics_by_name
-        if SHARE_STATE_TOPIC not in topics:
-            created = await self._topics.create_topics([state_topic(self.config)])
-            topics = self._topics.image.topics_by_name
-            if SHARE_STATE_TOPIC not in topics:
-                logger.error("%s cannot be created: %s", SHARE_STATE_TOPIC, created[0].outcome)
-                return False
-        topic = topics[SHARE_STATE_TOPIC]
-        if topic.topic_id != self._topic_id:
-            self._topic_id = topic.topic_id
-            for shard in self.runtime.shards():  # of one that was deleted
-                self.runtime.allow(shard.partition)
-            if topic.partitions != self.runtime.count:
-                logger.error(
-                    "%s has %d partitions, but share.coordinator.state.topic.num.partitions is %d: requests for share"
-                    " groups fail with COORDINATOR_NOT_AVAILABLE; set it to the number of partitions and start again",
-                    SHARE_STATE_TOPIC,
-                    topic.partitions,
-                    self.runtime.count,
-                )
-        return topic.partitions == self.runtime.count
 
     # Upkeep
 

@@ -17,7 +17,7 @@ from fencepost.coordinator.share.records import (
 from fencepost.coordinator.share.values import UNINITIALIZED, ShareKey, StateBatch
 
 UNCOMBINED_MAX = 64
-"""So many batches at least wait for being combined with the others; more, if there are more others."""
+"""This many new batches wait before they are combined with the others; more of them, if there are more others."""
 
 
 class ShareState:
