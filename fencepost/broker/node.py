@@ -49,6 +49,7 @@ from fencepost.broker.place import Alone, Place
 from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.quotas import ClientQuotas, updated_quotas
+from fencepost.broker.share.partitions import SharePartitions
 from fencepost.broker.transactions.hanging import HangingCheck
 from fencepost.broker.transactions.markers import Markers
 from fencepost.coordinator.group.service import GroupService
@@ -165,7 +166,7 @@ class Node:
         self.metadata = MetadataService(
             MetadataPartitionLog(self.metadata_log, self.flusher),
             self.clock,
-            cluster_facts(config, cluster_id, share_groups=self.place.share_groups),
+            cluster_facts(config, cluster_id, share_groups=self.place.has_share_groups),
             self._rules,
             new_id=partial(new_topic_id, self._entropy),
             observer=self._metadata_changed,
@@ -182,6 +183,7 @@ class Node:
         self.share_states = ShareStates(
             sharing, self._internal_logs(SHARE_STATE_TOPIC, count), self.metadata, self.clock
         )
+        self.shares = SharePartitions(self, self.share_states)
         self.groups = GroupService(
             group_config(config),
             self._internal_logs(GROUP_TOPIC, config.offsets_topic_num_partitions),
@@ -217,7 +219,7 @@ class Node:
 
     @property
     def share_protocol(self) -> bool:
-        return self.place.share_groups and self.metadata.image.features.get(SHARE_VERSION, 0) >= 1
+        return self.place.has_share_groups and self.metadata.image.features.get(SHARE_VERSION, 0) >= 1
 
     def share_settings(self, group_id: str) -> ShareGroupSettings:
         return self._share_config.of_group(self.metadata.image.group_config(group_id))
@@ -276,13 +278,14 @@ class Node:
         self._settings_changed()
         await self.place.begin(self, services)
         forget = known_before and not some_lost
-        if self.place.share_groups:
+        if self.place.has_share_groups:
             await self.share_states.start(forget_deleted_topics=forget)
         await self.groups.start()
         if forget:
             self.groups.forget_deleted_topics()
         await self.transactions.start()
         await services.start(self.share_states.run)
+        await services.start(self.shares.run)
         await services.start(self.groups.run)
         await services.start(self.transactions.run)
         periodic.begin(self, services, partial(self._snapshots.take_if_due, self.metadata))

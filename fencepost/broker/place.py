@@ -75,10 +75,10 @@ class Place(ABC):
     """What rounds of the flusher wait for."""
     commits_together = False
     """Whether all that is appended in one instant becomes durable in one commit, or not at all."""
+    has_share_groups = False
+    """Whether share groups (KIP-932) work here: not yet where there are other brokers."""
     serves_pages = False
     """Whether each run of the broker serves its metrics; otherwise its process does so for all runs."""
-    share_groups = True
-    """Whether a broker here can have share groups (KIP-932)."""
     followed: Followed | None = None
     """None if consumers read from leaders only."""
 
@@ -215,6 +215,7 @@ class Place(ABC):
 class Alone(Place):
     """No other broker: the logs are in a data directory, or in memory."""
 
+    has_share_groups = True
     serves_pages = True
 
     def __init__(self, config: "BrokerConfig", store: "Store | None" = None) -> None:

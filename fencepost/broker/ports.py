@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fencepost.broker.purgatory import Purgatory
     from fencepost.broker.security.authorizer import Authorizer
     from fencepost.broker.security.quotas import ClientQuotas
+    from fencepost.broker.share.partitions import SharePartitions
     from fencepost.broker.transactions.hanging import HangingCheck
     from fencepost.broker.transactions.markers import Markers
     from fencepost.coordinator.group.service import GroupService
@@ -151,7 +152,11 @@ class Broker(Protocol):
 
     @property
     def share_states(self) -> "ShareStates":
-        """The states of share partitions (KIP-932), where `Place.share_groups`."""
+        """The states of share partitions (KIP-932), where `Place.has_share_groups`."""
+
+    @property
+    def shares(self) -> "SharePartitions":
+        """The share partitions that this broker leads, and the sessions of their members."""
 
     @property
     def share_protocol(self) -> bool:

@@ -2,11 +2,17 @@
 
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import trio
 
-from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.results import Watcher
+
+
+class Watched(Protocol):
+    """What a fetch waits for: a partition's log, or a share partition."""
+
+    watchers: dict[Watcher, None]
 
 
 class ParkedFetch:
@@ -18,7 +24,7 @@ class ParkedFetch:
 
     __slots__ = ("_event", "_logs", "_purgatory")
 
-    def __init__(self, purgatory: "Purgatory", logs: Iterable[PartitionLog]) -> None:
+    def __init__(self, purgatory: "Purgatory", logs: Iterable[Watched]) -> None:
         self._purgatory = purgatory
         self._logs = tuple(logs)
         self._event = trio.Event()
@@ -55,7 +61,7 @@ class Purgatory:
         self.parked: set[ParkedFetch] = set()
         self.closed = False
 
-    def park(self, logs: Iterable[PartitionLog]) -> ParkedFetch:
+    def park(self, logs: Iterable[Watched]) -> ParkedFetch:
         return ParkedFetch(self, logs)
 
     def close(self) -> None:

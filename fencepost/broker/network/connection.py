@@ -116,6 +116,8 @@ class Connection:
                 self._socket.close() if self._tls is None else self._tls.close(self._socket)
                 self._frames.close()
                 self._responses.close()
+                for closed in self.session.closed.values():
+                    closed()
 
     def cancel(self, why: str) -> None:
         """Close the connection from outside, whatever its task does."""

@@ -27,6 +27,7 @@ class Session:
 
     __slots__ = (
         "client_host",
+        "closed",
         "forwarded",
         "guarded",
         "listener",
@@ -62,6 +63,8 @@ class Session:
         """Whether requests have to be checked before they are decoded: there is no login, or the session has an end."""
         self.forwarded = False
         """Whether another broker received the request, and forwarded it to this one (KIP-590)."""
+        self.closed: dict[object, Callable[[], None]] = {}
+        """What to call when the connection has ended, by whose concern it is."""
 
     @property
     def awaits_login(self) -> bool:

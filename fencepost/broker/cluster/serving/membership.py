@@ -62,8 +62,6 @@ class Membership(Place):
     """One run of a broker in its cluster, as active broker or as standby; the next run begins with another role."""
 
     commits_together = True
-    share_groups = False
-    """The locks of records would have to move with their partition to another broker."""
 
     def __init__(
         self,

@@ -1,0 +1,146 @@
+"""ShareFetch (78): acquire records for a member of a share group, and take its acknowledgements of others (KIP-932).
+
+v1-2 are served. v2 brings the acquire mode (KIP-1206) and renewals (KIP-1222): a request that renews locks reads
+nothing, so that its answer does not come after the locks' end.
+"""
+
+import trio
+
+from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.reply import Reply
+from fencepost.broker.ports import Broker
+from fencepost.broker.share.fetch import WAIT_MS_MAX, ShareFetch
+from fencepost.broker.share.requests import RENEW_SINCE, Acknowledgements, is_member_id, name_leaders, named
+from fencepost.broker.share.sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    MemberKey,
+    ShareSession,
+    ShareSessionError,
+    TopicIdPartition,
+)
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api78_share_fetch import (
+    NodeEndpoint,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+
+
+def handle(node: Broker, request: ShareFetchRequest, context: RequestContext) -> Reply:
+    """Check the request and its session; the rest may wait."""
+    if not node.share_protocol:
+        return ShareFetchResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    if request.group_id is None or not is_member_id(request.member_id):
+        return _invalid("group id" if request.group_id is None else "member id")
+    is_renewal = context.api_version >= RENEW_SINCE and request.is_renew_ack
+    if is_renewal and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
+        return ShareFetchResponse(
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message="max_bytes, min_bytes, max_records and max_wait_ms must be 0 if is_renew_ack is true",
+        )
+    if request.share_acquire_mode not in (0, 1):
+        return _invalid("share acquire mode")
+    member = MemberKey(request.group_id, request.member_id or "")
+    asked = {
+        TopicIdPartition(topic.topic_id, part.partition_index): part.acknowledgement_batches
+        for topic in request.topics
+        for part in topic.partitions
+    }
+    acknowledged = {part: batches for part, batches in asked.items() if batches}
+    forgotten = [
+        TopicIdPartition(topic.topic_id, number)
+        for topic in request.forgotten_topics_data
+        for number in topic.partitions
+    ]
+    sessions = node.shares.sessions
+    try:
+        if request.share_session_epoch == INITIAL_EPOCH:
+            if acknowledged:
+                return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST)
+            session = sessions.begin(member, asked, context.session)
+        elif request.share_session_epoch == FINAL_EPOCH:
+            session = sessions.get(member)
+        else:
+            session = sessions.continued(member, request.share_session_epoch)
+            session.update(asked, forgotten)
+    except ShareSessionError as error:
+        refusal = ShareFetchResponse(error_code=error.code)
+        if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+            return _wait(refusal, min(max(request.max_wait_ms, 0), WAIT_MS_MAX))
+        return refusal
+    names = named(node, context, [*session.partitions, *acknowledged])
+    acknowledgements = Acknowledgements(
+        node.shares,
+        member,
+        acknowledged,
+        names,
+        may_renew=context.api_version >= RENEW_SINCE,
+        is_renewal=is_renewal,
+    )
+    reads = not is_renewal and request.share_session_epoch != FINAL_EPOCH
+    wanted = _rotated(session, request.share_session_epoch) if reads else []
+    fetch = ShareFetch(node, node.shares, request, member, {part: names[part] for part in wanted})
+    return _answer(node, request, context, session, member, acknowledgements, fetch)
+
+
+async def _answer(
+    node: Broker,
+    request: ShareFetchRequest,
+    context: RequestContext,
+    session: ShareSession,
+    member: MemberKey,
+    acknowledgements: Acknowledgements,
+    fetch: ShareFetch,
+) -> ShareFetchResponse:
+    await fetch.run()
+    answers = dict(fetch.answers)
+    if request.share_session_epoch != FINAL_EPOCH:
+        for part, is_new in session.partitions.items():
+            if is_new or request.share_session_epoch == INITIAL_EPOCH:
+                answers.setdefault(part, PartitionData(partition_index=part.partition, records=b""))
+            session.partitions[part] = part in answers and bool(answers[part].error_code)
+    for part, (error, message) in (await acknowledgements.answers()).items():
+        answer = answers.setdefault(part, PartitionData(partition_index=part.partition, records=b""))
+        answer.acknowledge_error_code, answer.acknowledge_error_message = error, message
+    if request.share_session_epoch == FINAL_EPOCH and node.shares.sessions.end(member) is not None:
+        node.shares.leave(member, session.partitions)
+    return _response(node, request, context, answers)
+
+
+def _response(
+    node: Broker, request: ShareFetchRequest, context: RequestContext, answers: dict[TopicIdPartition, PartitionData]
+) -> ShareFetchResponse:
+    topics: dict[bytes, list[PartitionData]] = {}
+    for part, answer in answers.items():
+        topics.setdefault(part.topic_id, []).append(answer)
+    leaders = name_leaders(node, context, answers)
+    return ShareFetchResponse(
+        acquisition_lock_timeout_ms=node.share_settings(request.group_id or "").record_lock_duration_ms,
+        responses=[
+            ShareFetchableTopicResponse(topic_id=topic_id, partitions=parts) for topic_id, parts in topics.items()
+        ],
+        node_endpoints=[
+            NodeEndpoint(node_id=node_id, host=leader.host, port=leader.port, rack=leader.rack)
+            for node_id, leader in leaders.items()
+        ],
+    )
+
+
+def _rotated(session: ShareSession, epoch: int) -> list[TopicIdPartition]:
+    """Begin elsewhere in each request, so that all partitions get their turn (`PartitionRotateStrategy`)."""
+    parts = list(session.partitions)
+    turn = epoch % len(parts) if parts else 0
+    return parts[turn:] + parts[:turn]
+
+
+def _invalid(what: str) -> ShareFetchResponse:
+    return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=f"Invalid {what} in the request.")
+
+
+async def _wait(refusal: ShareFetchResponse, wait_ms: int) -> ShareFetchResponse:
+    """Refuse late, as Kafka does: the member asks again at once."""
+    await trio.sleep(wait_ms / 1000)
+    return refusal

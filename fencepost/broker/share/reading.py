@@ -1,0 +1,55 @@
+"""Reads of a log for a share group: whole batches, no more than it can acquire, and which of them are aborted."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.reading import load, read_batches
+from fencepost.broker.share.values import Acquired, Fetched
+from fencepost.protocol.batch_header import BatchHeader, iter_headers
+from fencepost.protocol.errors import NO_ERROR, ErrorCode
+from fencepost.protocol.isolation import AbortedFilter
+from fencepost.protocol.topics import IsolationLevel
+
+STEP_BYTES = 256 << 10
+"""How much is read at once: a member often wants less than the bytes that it has room for."""
+
+
+class SharedRead(NamedTuple):
+    """What was read for one acquisition."""
+
+    error: ErrorCode
+    fetched: Fetched
+    pieces: list[tuple[BatchHeader, memoryview]]
+    waits: bool = False
+    """Whether bytes are not in this process yet; the log wakes its watchers when they arrive."""
+
+    def records(self, acquired: Sequence[Acquired]) -> list[memoryview]:
+        """The batches from the first to the last acquired record (Kafka's `ShareFetchUtils.maybeSliceFetchRecords`)."""
+        first, last = acquired[0].first_offset, acquired[-1].last_offset
+        return [piece for header, piece in self.pieces if header.last_offset >= first and header.base_offset <= last]
+
+
+def read_for(log: PartitionLog, offset: int, max_bytes: int, max_records: int, isolation: IsolationLevel) -> SharedRead:
+    """Whole batches from `offset` on, until they hold `max_records` offsets; the first one however long it is."""
+    pieces: list[tuple[BatchHeader, memoryview]] = []
+    aborted: list[tuple[int, int]] = []
+    at, left = offset, max_bytes
+    error, waits = NO_ERROR, False
+    while left > 0 and at - offset < max_records:
+        result = read_batches(log, at, min(left, STEP_BYTES), isolation, at_least_one=not pieces)
+        error, waits = result.error, result.missing is not None
+        if error or waits or not result.size_bytes:
+            break
+        data = b"".join(map(load, result.parts))
+        admits = AbortedFilter(result.aborted).admits
+        for start, header in iter_headers(data):
+            pieces.append((header, memoryview(data)[start : start + header.size_bytes]))
+            if not admits(header, data, start) and not header.is_control:
+                aborted.append((header.base_offset, header.last_offset))
+            at = header.next_offset
+        left -= len(data)
+    if pieces:
+        error, waits = NO_ERROR, False
+    batches = [(header.base_offset, header.last_offset) for header, _ in pieces]
+    return SharedRead(error, Fetched(offset, batches, aborted), pieces, waits)

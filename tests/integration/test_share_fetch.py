@@ -1,0 +1,108 @@
+"""Share groups of a real broker over the wire (KIP-932): who gets which records, and what is kept."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from fencepost.protocol.api_keys import ApiKey
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api20_delete_topics import DeleteTopicsRequest
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.share_members import ACCEPT, REJECT, RELEASE, RENEW, Ack, ShareMember, initialize, topic_id_of
+from tests.kit.wire import Wire, batch_of
+
+GROUP = "workers"
+Joins = Callable[[str], ShareMember]
+
+
+@pytest.fixture
+def wire(file_broker: BrokerProcess) -> Iterator[Wire]:
+    with Wire(file_broker.connect()) as wire:
+        wire.create_topic("jobs", partitions=2)
+        initialize(wire, GROUP, topic_id_of(wire, "jobs"), [0, 1])
+        for number in range(10):
+            wire.produce("jobs", batch_of(b"%d" % number))
+        yield wire
+
+
+@pytest.fixture
+def member(file_broker: BrokerProcess) -> Iterator[Callable[[str], ShareMember]]:
+    """Makes members, each with a connection of its own."""
+    with ExitStack() as stack:
+
+        def join(name: str) -> ShareMember:
+            wire = stack.enter_context(Wire(file_broker.connect()))
+            return ShareMember(wire, GROUP, name, topic_id_of(wire, "jobs"))
+
+        yield join
+
+
+def test_two_members_share_a_partition(member: Joins, wire: Wire) -> None:
+    """KIP-932: a record is with one member at a time; released ones come again, with a higher count; rejected do not."""
+    one, two = member("one"), member("two")
+    assert one.acquire(max_records=4) == [(0, 1), (1, 1), (2, 1), (3, 1)]
+    assert two.acquire(max_records=4) == [(4, 1), (5, 1), (6, 1), (7, 1)]
+    assert one.acknowledge(Ack(0, 0, 1, ACCEPT), Ack(0, 2, 2, RELEASE), Ack(0, 3, 3, REJECT)) == [0]
+    assert two.acquire(max_records=9) == [(2, 2), (8, 1), (9, 1)]
+    assert one.acquire(wait_ms=50) == []
+    assert one.acknowledge(Ack(0, 4, 4, ACCEPT)) == [ErrorCode.INVALID_RECORD_STATE]
+    assert two.acquire(Ack(0, 2, 2, ACCEPT), Ack(0, 4, 9, ACCEPT), wait_ms=50) == []
+
+
+def test_what_a_member_holds_comes_back_when_its_connection_ends(member: Joins, wire: Wire) -> None:
+    """ShareSessionCache: a session ends with its connection; a fetch that waits gets the records at once."""
+    one, two = member("one"), member("two")
+    assert len(one.acquire()) == 10
+    one.wire.close()
+    assert two.acquire() == [(offset, 2) for offset in range(10)]
+
+
+def test_acknowledgements_outlive_kill_9(file_broker: BrokerProcess, member: Joins, wire: Wire) -> None:
+    """KIP-932: state is durable before an acknowledgement is answered; what was only acquired comes again."""
+    one = member("one")
+    assert len(one.acquire(max_records=6)) == 6
+    assert one.acknowledge(Ack(0, 0, 3, ACCEPT), Ack(0, 5, 5, REJECT)) == [0]
+    file_broker.restart()
+    two = member("two")
+    assert [offset for offset, _ in two.acquire()] == [4, 6, 7, 8, 9]
+
+
+def test_sessions_are_refused_as_by_kafka(member: Joins, wire: Wire) -> None:
+    """newContext: no session, a wrong epoch, acknowledgements in the first request; epoch -1 releases what is held."""
+    one, two = member("one"), member("two")
+    one.epoch = 3
+    assert one.fetch().error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    one.epoch = 0
+    assert one.fetch(Ack(0, 0, 0, ACCEPT)).error_code == ErrorCode.INVALID_REQUEST
+    assert len(one.acquire(max_records=3)) == 3
+    one.epoch = 7
+    assert one.fetch().error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    one.epoch = 1
+    assert one.acknowledge(Ack(0, 0, 0, ACCEPT), final=True) == [0]
+    found = two.acquire()  # maybe before the release is stored
+    while len(found) < 9:
+        found += two.acquire()
+    assert sorted(found) == [(1, 2), (2, 2), *((offset, 1) for offset in range(3, 10))]
+
+
+def test_a_renewal_reads_nothing(member: Joins, wire: Wire) -> None:
+    """KIP-1222: is_renew_ack with limits of 0; a renewal elsewhere is INVALID_REQUEST."""
+    one = member("one")
+    assert len(one.acquire(max_records=3)) == 3
+    answer = one.fetch(Ack(0, 0, 2, RENEW), renew=True)
+    assert [part.acknowledge_error_code for topic in answer.responses for part in topic.partitions] == [0]
+    assert [part.acquired_records for topic in answer.responses for part in topic.partitions] == [[]]
+    assert one.acknowledge(Ack(0, 0, 0, RENEW)) == [ErrorCode.INVALID_REQUEST]
+    assert one.acknowledge(Ack(0, 0, 2, RENEW), renew=True) == [0]
+
+
+def test_a_topic_made_again_under_its_name_has_nothing_of_the_old_one(member: Joins, wire: Wire) -> None:
+    """Share partitions belong to a topic's id: a session that names the old one gets UNKNOWN_TOPIC_ID."""
+    one = member("one")
+    assert len(one.acquire(max_records=3)) == 3
+    wire.call(ApiKey.DELETE_TOPICS, 1, DeleteTopicsRequest(topic_names=["jobs"]))
+    wire.create_topic("jobs", partitions=2)
+    answer = one.fetch()
+    assert [part.error_code for topic in answer.responses for part in topic.partitions] == [ErrorCode.UNKNOWN_TOPIC_ID]
+    assert one.acknowledge(Ack(0, 0, 0, ACCEPT)) == [ErrorCode.UNKNOWN_TOPIC_ID]

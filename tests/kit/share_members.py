@@ -1,0 +1,134 @@
+"""Members of share groups over the wire: ShareFetch and ShareAcknowledge with a session, without a client's help."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fencepost.protocol.api_keys import ApiKey
+from fencepost.protocol.messages import api78_share_fetch as fetching
+from fencepost.protocol.messages import api79_share_acknowledge as acknowledging
+from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
+from fencepost.protocol.messages.api83_initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeStateData,
+)
+from fencepost.protocol.messages.api83_initialize_share_group_state import PartitionData as InitialPartition
+from tests.kit.wire import Wire
+
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+
+
+class Ack(NamedTuple):
+    """One type for the offsets from first to last."""
+
+    partition: int
+    first: int
+    last: int
+    kind: int
+
+
+def topic_id_of(wire: Wire, name: str) -> bytes:
+    [topic] = wire.call(ApiKey.METADATA, 12, MetadataRequest(topics=[MetadataRequestTopic(name=name)])).topics
+    found: bytes = topic.topic_id
+    return found
+
+
+def initialize(wire: Wire, group: str, topic_id: bytes, partitions: Sequence[int], start_offset: int = 0) -> None:
+    """Begin share partitions, as a group coordinator does when the first member subscribes."""
+    data = InitializeStateData(
+        topic_id=topic_id,
+        partitions=[InitialPartition(partition=part, state_epoch=1, start_offset=start_offset) for part in partitions],
+    )
+    request = InitializeShareGroupStateRequest(group_id=group, topics=[data])
+    response = wire.call(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, request)
+    assert [part.error_code for topic in response.results for part in topic.partitions] == [0] * len(partitions)
+
+
+class ShareMember:
+    """One member, with its session on one connection."""
+
+    def __init__(self, wire: Wire, group: str, member: str, topic_id: bytes, partitions: Sequence[int] = (0,)) -> None:
+        self.wire, self.group, self.member, self.topic_id = wire, group, member, topic_id
+        self.partitions = list(partitions)
+        self.epoch = 0
+        self.answer: fetching.ShareFetchResponse | None = None
+
+    def fetch(
+        self,
+        *acks: Ack,
+        max_records: int = 100,
+        wait_ms: int = 3_000,
+        mode: int = 1,
+        renew: bool = False,
+        final: bool = False,
+    ) -> fetching.ShareFetchResponse:
+        named = self.partitions if self.epoch == 0 else sorted({ack.partition for ack in acks})
+        parts = [
+            fetching.FetchPartition(
+                partition_index=part,
+                acknowledgement_batches=[
+                    fetching.AcknowledgementBatch(first_offset=a.first, last_offset=a.last, acknowledge_types=[a.kind])
+                    for a in acks
+                    if a.partition == part
+                ],
+            )
+            for part in named
+        ]
+        request = fetching.ShareFetchRequest(
+            group_id=self.group,
+            member_id=self.member,
+            share_session_epoch=-1 if final else self.epoch,
+            max_wait_ms=0 if renew else wait_ms,
+            min_bytes=0 if renew else 1,
+            max_bytes=0 if renew else 1 << 20,
+            max_records=0 if renew else max_records,
+            batch_size=1,
+            share_acquire_mode=mode,
+            is_renew_ack=renew,
+            topics=[fetching.FetchTopic(topic_id=self.topic_id, partitions=parts)] if parts else [],
+        )
+        answer: fetching.ShareFetchResponse = self.wire.call(ApiKey.SHARE_FETCH, 2, request)
+        if not answer.error_code:
+            self.epoch += 1
+        return answer
+
+    def acquire(self, *acks: Ack, **options: int) -> list[tuple[int, int]]:
+        """Fetch, and the (offset, delivery count) of each acquired record; the answer has no errors."""
+        answer = self.fetch(*acks, **options)  # type: ignore[arg-type]
+        assert not answer.error_code
+        found = []
+        for topic in answer.responses:
+            for part in topic.partitions:
+                assert (part.error_code, part.acknowledge_error_code) == (0, 0), part
+                found += [
+                    (offset, one.delivery_count)
+                    for one in part.acquired_records
+                    for offset in range(one.first_offset, one.last_offset + 1)
+                ]
+        return found
+
+    def acknowledge(self, *acks: Ack, renew: bool = False, final: bool = False) -> list[int]:
+        """The error code for each partition."""
+        parts = [
+            acknowledging.AcknowledgePartition(
+                partition_index=part,
+                acknowledgement_batches=[
+                    acknowledging.AcknowledgementBatch(
+                        first_offset=ack.first, last_offset=ack.last, acknowledge_types=[ack.kind]
+                    )
+                    for ack in acks
+                    if ack.partition == part
+                ],
+            )
+            for part in sorted({ack.partition for ack in acks})
+        ]
+        request = acknowledging.ShareAcknowledgeRequest(
+            group_id=self.group,
+            member_id=self.member,
+            share_session_epoch=-1 if final else self.epoch,
+            is_renew_ack=renew,
+            topics=[acknowledging.AcknowledgeTopic(topic_id=self.topic_id, partitions=parts)] if parts else [],
+        )
+        answer = self.wire.call(ApiKey.SHARE_ACKNOWLEDGE, 2, request)
+        assert not answer.error_code, answer
+        self.epoch += 1
+        return [part.error_code for topic in answer.responses for part in topic.partitions]
