@@ -249,13 +249,15 @@ class ShareStates:
         """Write new snapshots of share partitions that are not written any more, and wait until they are durable."""
         interval_ms = self.config.share_coordinator_cold_partition_snapshot_interval_ms
         for shard in self.runtime.shards():
-            keys = decisions.cold(shard.state, self._clock.now_ms(), interval_ms)
-            with self.runtime.expiring(shard):
-                for number, key in enumerate(keys, 1):
+            await trio.lowlevel.checkpoint()
+            try:
+                for number, key in enumerate(decisions.cold(shard.state, self._clock.now_ms(), interval_ms), 1):
                     self._write(shard, partial(decisions.write_again, key=key))
                     if number % KEYS_AT_ONCE == 0:
                         await trio.lowlevel.checkpoint()
-                await shard.settled(shard.log.newest)
+                await shard.log.newest.durable()
+            except LogWriteFailed as error:
+                logger.warning("%s-%d: no snapshots, tried again later: %s", self.runtime.topic, shard.partition, error)
 
     def redundant(self) -> Iterator[tuple[int, int]]:
         """Of each partition the offset below which no record is needed."""

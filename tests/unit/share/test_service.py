@@ -210,3 +210,17 @@ async def test_redundant_records_are_named_once_snapshots_stand_for_them() -> No
     assert list(pruned.redundant()) == [(0, 3)]
     assert (await pruned.read(KEY, 0)).batches == (StateBatch(100, 109, 2, 1),)
     assert (await pruned.read(OTHER, 0)).start_offset == 100
+
+
+async def test_a_log_that_refuses_snapshots_stops_no_other(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """The next round tries again."""
+    await world.begin(KEY, OTHER)
+    refusing, taking = [world.logs.logs[world.service.runtime.partition_for(key_text(key))] for key in (KEY, OTHER)]
+    refusing.refuses = ErrorCode.KAFKA_STORAGE_ERROR
+    world.clock.ms += world.config.share_coordinator_cold_partition_snapshot_interval_ms
+    await world.service.write_cold()
+    assert (refusing.end_offset, taking.end_offset) == (1, 2)
+    assert caplog.text.count("no snapshots, tried again later") == 1
+    refusing.refuses = None
+    await world.service.write_cold()
+    assert (refusing.end_offset, taking.end_offset) == (2, 2)
