@@ -95,7 +95,7 @@ class Play:
         self.stored_start = first if start < 0 else start
         self.say(f"restore {self.settings} {chance.randrange(9)} {start} {first} {','.join(batches)}")
 
-    def step(self) -> None:
+    def step(self, fetching: bool = False) -> None:
         """One line that chance chooses."""
         chance, ours = self.chance, self.ours
         steps = (
@@ -111,10 +111,11 @@ class Play:
             self.settle(at, chance.random() < 0.9)
         elif ours.dead and chance.random() < 0.3:
             self.say(f"dead {chance.randrange(len(ours.dead))}")
-        elif chance.random() < 0.015 and not ours.pending:
+        elif chance.random() < 0.015 and not ours.pending and not fetching:
             self.take_over()
         else:
-            chance.choices([one for one, _ in steps], [weight for _, weight in steps])[0]()
+            some = steps[1:] if fetching else steps
+            chance.choices([one for one, _ in some], [weight for _, weight in some])[0]()
 
     def settle(self, at: int, stored: bool) -> None:
         """Settle a change that waits; keep what was stored."""
@@ -137,6 +138,8 @@ class Play:
         chance, partition = self.chance, self.ours.partition
         offset = partition.next_fetch_offset()
         batches = self.log.read(offset)
+        while chance.random() < 0.08:  # while the log is being read
+            self.step(fetching=True)
         most = chance.choice((1, 2, 5, 10, 500, 500))
         mode = int(self.mode if chance.random() < 0.9 else not self.mode)
         aborted = [one for one in batches if chance.random() < 0.08]

@@ -79,7 +79,7 @@ class InFlightState:
             self.member_id = ""
 
     def archive(self) -> None:
-        """The record is gone, or nobody is to get it."""
+        """The log no longer has the record, or no member is to get it."""
         self.lost = True
         self.state = ARCHIVED
         self.member_id = ""
@@ -98,7 +98,7 @@ class InFlightBatch:
         """The state of all offsets, while `offsets` is None; after that, of those that nothing has happened to."""
         self.offsets: list[InFlightState] | None = None
         self.done = 0
-        """So many leading entries of `offsets` are done."""
+        """How many of the first entries of `offsets` are known to be done."""
         self.due = NO_LOCK
         """The time at which its locks are looked at next: not after the first that ends."""
 

@@ -95,7 +95,7 @@ class TestRecordsThatMembersFailOn:
         share = Share(Limits(delivery_count_limit=6))
         share.fetch("a", (0, 7))
         share.store(share.it.release("a"))
-        sizes = []
+        sizes: list[tuple[int, int]] = []
         while len(sizes) < 6:
             acquired = share.fetch("a", (0, 7))
             sizes.append((sum(last - first + 1 for first, last, _ in acquired), acquired[0].delivery_count))
