@@ -113,7 +113,6 @@ class Node:
         self.stopped, self._stop_wanted = trio.Event(), trio.Event()
         self._entropy = entropy
         self._rules = TopicRules(config)
-        self._share_config = share_group_config(config)
         self.quotas: ClientQuotas | None = None
         """The quotas of users and client ids; None if there are none."""
         self.upkeep_threads: FlushThreads = threads or SyncThreads(helpers_max=0)
@@ -189,6 +188,8 @@ class Node:
             self._internal_logs(GROUP_TOPIC, config.offsets_topic_num_partitions),
             self.metadata,
             self.clock,
+            self.share_states,
+            share_group_config(config),
             new_id=lambda: str(uuid.UUID(bytes=self._entropy(16), version=4)),
         )
         count = config.transaction_state_log_num_partitions
@@ -222,7 +223,7 @@ class Node:
         return self.place.has_share_groups and self.metadata.image.features.get(SHARE_VERSION, 0) >= 1
 
     def share_settings(self, group_id: str) -> ShareGroupSettings:
-        return self._share_config.of_group(self.metadata.image.group_config(group_id))
+        return self.groups.shares.config.of_group(self.metadata.image.group_config(group_id))
 
     def _log_lost(self, log: FlushedLog, error: OSError) -> None:
         """A log went offline. The broker continues without it; for the metadata log it raises `error`."""
@@ -339,7 +340,7 @@ class Node:
         self.quotas = updated_quotas(self.quotas, image.quotas, quota_windows(self.config))
         self.transactions.config.change_to(txn_config(self.config, image))
         self.groups.consumers.config = group_config(self.config)
-        self._share_config = share_group_config(self.config)
+        self.groups.shares.config = share_group_config(self.config)
         for log in self.logs.logs():  # also those that no client has used since the start
             if self.metadata.exists(log.tp):
                 log.config = self.metadata.log_config(log.tp.topic)

@@ -25,10 +25,12 @@ from fencepost.coordinator.group.shard_state import GroupRecords, GroupShardStat
 from fencepost.coordinator.group.state import Dead
 from fencepost.coordinator.group.timers import SetTimer, TimerKey, TimerKind
 from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, TopicImage
+from fencepost.coordinator.share.group_config import ShareGroupConfig
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.clocks import StillClock
 from tests.kit.memory_log import CoordinatorLogs
+from tests.kit.share_states import MemoryStates
 
 SEEDS = [*range(25), 10_894, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(25, 80))]
 """The last one found that a group which became classic gave away what its members still read."""
@@ -121,7 +123,9 @@ class World:
         self.clock, self.topics, self.logs = StillClock(), Topics(), CoordinatorLogs(1)
         interval_ms = self.random.choice([0, 0, 500])
         self.config = GroupConfig(group_consumer_assignment_interval_ms=interval_ms)
-        self.service = GroupService(self.config, self.logs, self.topics, self.clock, self._new_id)
+        self.service = GroupService(
+            self.config, self.logs, self.topics, self.clock, MemoryStates(), ShareGroupConfig(), self._new_id
+        )
         self.members: list[Member] = []
         self.zombies: list[Member] = []
         self._ids = 0

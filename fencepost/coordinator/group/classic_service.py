@@ -71,6 +71,8 @@ class ClassicGroups:
         shard = self._shards.of(command.group_id)
         if shard.refusal:
             return JoinReply(command.member_id, shard.refusal)
+        if command.group_id in shard.state.shares:  # as Kafka's GroupMetadataManager.classicGroupJoin
+            return JoinReply("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         try:
             is_consumer = command.group_id in shard.state.consumers
             if is_consumer and not self._consumers.replace_empty_group(shard, command.group_id):

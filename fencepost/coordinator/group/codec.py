@@ -1,7 +1,7 @@
 """The bytes of `__consumer_offsets`: Kafka's own keys and values, so that either broker reads the other's log.
 
 Keys: a version (int16), then for 0 and 1 (OffsetCommitKey) group, topic, partition, for 2 (GroupMetadataKey) the group;
-the others are those of consumer groups (`consumer/codec.py`).
+the others are those of consumer groups (`consumer/codec.py`) and share groups (`share/codec.py`).
 Values: a version, then its fields. The broker writes OffsetCommitValue v4 (v1 if the client set a retention) and
 GroupMetadataValue v3, as Kafka 4.3 does; it reads every version. It skips unknown tagged fields.
 """
@@ -21,6 +21,8 @@ from fencepost.coordinator.group.records import (
     OffsetPending,
     OffsetRemoved,
 )
+from fencepost.coordinator.group.share import codec as share_codec
+from fencepost.coordinator.group.share.records import SHARE_RECORDS
 from fencepost.coordinator.group.state import Member
 from fencepost.protocol.topics import TopicPartition
 from fencepost.protocol.varints import Malformed, get_varint
@@ -56,6 +58,8 @@ def encode(record: GroupRecord) -> KeyValue:
     """The key and value of a record; a value of None is a tombstone."""
     if isinstance(record, CONSUMER_RECORDS):
         return consumer_codec.encode(record)
+    if isinstance(record, SHARE_RECORDS):
+        return share_codec.encode(record)
     if isinstance(record, OffsetPending):
         record = record.commit
     if isinstance(record, OffsetCommitted):
@@ -147,6 +151,8 @@ def decode(key: bytes | None, value: bytes | None) -> GroupRecord | None:
             return GroupRemoved(group_id) if value is None else _read_group(group_id, value)
         if version in consumer_codec.KEY_VERSIONS:
             return consumer_codec.decode(key, value)
+        if version in share_codec.KEY_VERSIONS:
+            return share_codec.decode(key, value)
     except (struct.error, UnicodeDecodeError, ValueError) as error:
         raise CorruptRecord(f"key {key!r}, value {value!r}: {error}") from error
     return None

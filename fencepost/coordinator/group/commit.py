@@ -44,6 +44,8 @@ def decide_commit(
     consumers = state.consumers.get(command.group_id)
     if consumers is not None:
         error = _check_consumer(consumers, command, topic_id)
+    elif command.group_id in state.shares:
+        error = ErrorCode.GROUP_ID_NOT_FOUND
     elif isinstance(group, Dead) and command.generation >= 0:
         error = command.unknown_group
     else:

@@ -137,6 +137,8 @@ class ConsumerGroups:
         classic = shard.state.group(group_id)
         if group is not None:
             context.group = group
+        elif group_id in shard.state.shares:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         elif isinstance(classic, Dead):
             if not joins:
                 kind = "Group" if request.leaves else "Consumer group"
@@ -165,7 +167,7 @@ class ConsumerGroups:
         group = None if shard is None else shard.state.consumers.get(group_id)
         if group is not None:
             return view.describe(group, self.config.group_consumer_assignors[0], self._image())
-        known = shard is not None and not isinstance(shard.state.group(group_id), Dead)
+        known = shard is not None and shard.state.has_group(group_id)
         text = f"Group {group_id} is not a consumer group." if known else f"Group {group_id} not found."
         return view.DescribedConsumerGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
 

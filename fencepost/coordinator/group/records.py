@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from fencepost.coordinator.group.consumer.records import ConsumerRecord
+from fencepost.coordinator.group.share.records import ShareRecord
 from fencepost.coordinator.group.state import Empty, Group, Member, Stable
 from fencepost.protocol.topics import TopicPartition
 
@@ -63,7 +64,9 @@ class GroupRemoved:
     group_id: str
 
 
-GroupRecord: TypeAlias = OffsetCommitted | OffsetPending | OffsetRemoved | GroupSaved | GroupRemoved | ConsumerRecord
+GroupRecord: TypeAlias = (
+    OffsetCommitted | OffsetPending | OffsetRemoved | GroupSaved | GroupRemoved | ConsumerRecord | ShareRecord
+)
 
 
 def saved(group_id: str, group: Stable | Empty, now_ms: int) -> GroupSaved:

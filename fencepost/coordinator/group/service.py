@@ -15,9 +15,13 @@ from fencepost.coordinator.group.effects import Effects
 from fencepost.coordinator.group.positions import GroupPositions
 from fencepost.coordinator.group.shard_state import GroupRecords
 from fencepost.coordinator.group.shards import GroupRuntime, GroupShard, GroupShards
+from fencepost.coordinator.group.share_partitions import BegunPartitions
+from fencepost.coordinator.group.share_service import ShareGroups
 from fencepost.coordinator.group.timers import TimerKey
 from fencepost.coordinator.ports import Clock, CoordinatorLogs, LogWriteFailed, TopicView
 from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
+from fencepost.coordinator.share.group_config import ShareGroupConfig
+from fencepost.coordinator.share.values import SharePersister
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import GROUP_TOPIC
 
@@ -40,6 +44,8 @@ class GroupService:
         logs: CoordinatorLogs,
         topics: TopicView,
         clock: Clock,
+        share_states: SharePersister,
+        share_config: ShareGroupConfig,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         self.config = config
@@ -51,8 +57,10 @@ class GroupService:
         self.consumers = ConsumerGroups(config, self._shards, lambda: topics.image, clock, new_id, self._effects)
         self.classic = ClassicGroups(config, self._shards, self._effects, self.consumers, clock, new_id, self.tallies)
         """Groups of the classic protocol, and its members in consumer groups."""
+        begun = BegunPartitions(self._shards, share_states, lambda: topics.image, clock)
+        self.shares = ShareGroups(share_config, self._shards, lambda: topics.image, clock, self._effects, begun)
         self.positions = GroupPositions(self._shards, self._effects, config, topics, self.tallies)
-        self.admin = GroupAdmin(self._shards, self.consumers)
+        self.admin = GroupAdmin(self._shards, self.consumers, self.shares)
         """The requests of operators and metrics."""
 
     async def start(self) -> None:
@@ -64,6 +72,7 @@ class GroupService:
         """Restart the sessions of all members (as in Kafka)."""
         self.classic.loaded(shard)
         self.consumers.loaded(shard)
+        self.shares.loaded(shard)
         if self._forgets_deleted:
             self._shards.forget_deleted_topics_in(shard)
 
@@ -104,13 +113,14 @@ class GroupService:
             shard.state.offsets.complete(producer_id, commit)
 
     def topics_changed(self, topics: Sequence[str], *, created: bool = False) -> None:
-        """Topics were created or grew: consumer groups that subscribe to them compute a new assignment."""
+        """Topics were created or grew: groups in which the broker assigns compute a new assignment."""
         self.consumers.topics_changed(topics, created=created)
+        self.shares.topics_changed(topics)
 
     def topics_deleted(self, topics: Sequence[str]) -> None:
         """Remove all offsets of deleted topics, so that a new topic of the same name does not inherit them."""
         self._shards.forget_topics(set(topics))
-        self.consumers.topics_changed(topics, created=False)
+        self.topics_changed(topics)
 
     def forget_deleted_topics(self) -> None:
         """Call it once at start: the broker may have crashed between the deletion of a topic and `topics_deleted`.
@@ -126,6 +136,8 @@ class GroupService:
         try:
             if (consumers := shard.state.consumers.get(timer.group_id)) is not None:
                 self.consumers.expire(shard, consumers, timer)
+            elif (share := shard.state.shares.get(timer.group_id)) is not None:
+                self.shares.expire(shard, share, timer)
             else:
                 self.classic.expire(shard, timer)
         except LogWriteFailed as failed:

@@ -15,6 +15,8 @@ from fencepost.coordinator.group.records import (
     OffsetRemoved,
     restored,
 )
+from fencepost.coordinator.group.share.group import ShareGroup
+from fencepost.coordinator.group.share.records import SHARE_RECORDS, ShareEpochRecord, ShareRecord
 from fencepost.coordinator.group.state import Dead, Empty, Group
 from fencepost.coordinator.ports import KeyValue, LogUnreadable, ReplayedBatch
 
@@ -28,17 +30,23 @@ class GroupShardState:
         self.groups: dict[str, Group] = {}
         """The groups of the classic protocol, simple ones included."""
         self.consumers: dict[str, ConsumerGroup] = {}
-        """The groups of the consumer protocol (KIP-848); a group id is in one of the two only."""
+        """The groups of the consumer protocol (KIP-848)."""
+        self.shares: dict[str, ShareGroup] = {}
+        """The share groups (KIP-932); a group id is in one of the three only."""
         self.offsets = OffsetStore()
 
     def group(self, group_id: str) -> Group:
         """The classic group; Dead if there is none."""
         return self.groups.get(group_id, _DEAD)
 
+    def has_group(self, group_id: str) -> bool:
+        """Whether there is a group of any type."""
+        return group_id in self.groups or group_id in self.consumers or group_id in self.shares
+
     def ensure_group(self, group_id: str) -> None:
         """Create a simple group for committed offsets, unless the group exists."""
-        if group_id not in self.consumers:
-            self.groups.setdefault(group_id, Empty())
+        if not self.has_group(group_id):
+            self.groups[group_id] = Empty()
 
     def put(self, group_id: str, group: Group) -> None:
         if isinstance(group, Dead):
@@ -51,6 +59,9 @@ def apply(state: GroupShardState, record: GroupRecord) -> GroupShardState:
     """Apply one record, at its append and in replay. Offsets of an unknown group create a simple group."""
     if isinstance(record, CONSUMER_RECORDS):
         _apply_consumer(state, record)
+        return state
+    if isinstance(record, SHARE_RECORDS):
+        _apply_share(state, record)
         return state
     match record:
         case OffsetCommitted():
@@ -89,6 +100,18 @@ def _apply_consumer(state: GroupShardState, record: ConsumerRecord) -> None:
         del state.consumers[group_id]
         if state.offsets.has_any(group_id):
             state.ensure_group(group_id)
+
+
+def _apply_share(state: GroupShardState, record: ShareRecord) -> None:
+    """Apply a share group's record. The first creates the group; the tombstone of its epoch removes it."""
+    group = state.shares.get(record.group_id)
+    if group is None:
+        if record.value is None:
+            return
+        group = state.shares[record.group_id] = ShareGroup(record.group_id)
+    group.apply(record)
+    if isinstance(record, ShareEpochRecord) and record.value is None:
+        del state.shares[record.group_id]
 
 
 class GroupRecords:

@@ -9,6 +9,8 @@ from fencepost.coordinator.group.consumer.group import ConsumerGroup
 from fencepost.coordinator.group.consumer.offsets import expired
 from fencepost.coordinator.group.records import GroupRecord
 from fencepost.coordinator.group.shard_state import GroupShardState
+from fencepost.coordinator.group.share.group import ShareGroup
+from fencepost.coordinator.group.share.records import SharePartitionsRecord
 from fencepost.coordinator.group.state import Dead, Group
 from fencepost.coordinator.group.timers import TimerKey
 from fencepost.coordinator.ports import Clock, LogWriteFailed, TopicView, coordinator_error
@@ -64,6 +66,11 @@ class GroupShards:
         for shard in list(self.runtime.shards()):
             yield from list(shard.state.consumers.items())
 
+    def all_share_groups(self) -> Iterator[tuple[str, ShareGroup]]:
+        """Every share group. Groups may change while this is read."""
+        for shard in list(self.runtime.shards()):
+            yield from list(shard.state.shares.items())
+
     async def durable(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
         """Wait until the present state of these groups is durable; return an error for those where it never will be."""
         by_shard: dict[GroupShard, list[str]] = {}
@@ -90,6 +97,7 @@ class GroupShards:
     def forget_topics(self, topics: Collection[str]) -> None:
         for shard in self.runtime.shards():
             self.write_all(shard, shard.state.offsets.removals_of_topics(topics))
+            self.forget_share_partitions(shard)
 
     def forget_deleted_topics(self) -> None:
         """Remove every committed offset of topics that were deleted, or deleted and created again."""
@@ -98,6 +106,20 @@ class GroupShards:
 
     def forget_deleted_topics_in(self, shard: GroupShard) -> None:
         self.write_all(shard, shard.state.offsets.removals_of_deleted_topics(self._topics.topic_id))
+        self.forget_share_partitions(shard)
+
+    def forget_share_partitions(self, shard: GroupShard) -> None:
+        """Remove deleted topics from the partitions that share groups have begun (Kafka's maybeCleanupShareGroupState).
+
+        The share coordinator deletes their states itself.
+        """
+        known = self._topics.image.topics_by_id
+        records: list[GroupRecord] = []
+        for group_id, group in shard.state.shares.items():
+            gone = {topic_id for topic_id in group.partitions.topic_ids if topic_id not in known}
+            if gone:
+                records.append(SharePartitionsRecord(group_id, group.partitions.without(gone)))
+        self.write_all(shard, records)
 
     def forget_expired(self, retention_ms: int) -> Iterator[int]:
         """Remove expired offsets and groups (row G7), one partition per step; yields the number of removed offsets."""

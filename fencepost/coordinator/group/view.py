@@ -9,6 +9,7 @@ from fencepost.protocol.errors import ErrorCode
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
+SHARE = "share"
 
 
 class DescribedMember(NamedTuple):

@@ -16,6 +16,8 @@ TRANSACTION_VERSION = "transaction.version"
 GROUP_VERSION = "group.version"
 SHARE_VERSION = "share.version"
 """1: groups of the consumer protocol (KIP-848)."""
+SHARE_VERSION = "share.version"
+"""1: share groups (KIP-932)."""
 
 
 STORED_RESOURCES = frozenset(ConfigResourceType) - {ConfigResourceType.BROKER_LOGGER}

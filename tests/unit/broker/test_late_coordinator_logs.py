@@ -13,10 +13,12 @@ from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.ports import LogNotHere, LogSuperseded, LogWriteFailed, ProducerTag, ReplayedBatch
+from fencepost.coordinator.share.group_config import ShareGroupConfig
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.clocks import VirtualClock
 from tests.kit.late_log_store import LateLogStore
+from tests.kit.share_states import MemoryStates
 from tests.unit.group.kit import T0, T1, Topics, commit
 from tests.unit.log.kit import NOW_MS, late_log
 
@@ -166,7 +168,9 @@ class OneLog:
 @pytest.fixture
 async def service(log: PartitionCoordinatorLog, nursery: trio.Nursery) -> GroupService:
     log.listener = None
-    service = GroupService(GroupConfig(), OneLog(log), Topics("t", "u"), VirtualClock(), lambda: "1")
+    service = GroupService(
+        GroupConfig(), OneLog(log), Topics("t", "u"), VirtualClock(), MemoryStates(), ShareGroupConfig(), lambda: "1"
+    )
     await service.start()
     await nursery.start(service.run)
     assert await service.positions.commit(commit(1)) == [ErrorCode.NONE]

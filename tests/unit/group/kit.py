@@ -13,10 +13,12 @@ from fencepost.coordinator.group.offsets import OffsetCommitItem
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.group.state import Group
 from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, TopicImage
+from fencepost.coordinator.share.group_config import ShareGroupConfig
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.clocks import VirtualClock
 from tests.kit.memory_log import CoordinatorLog, CoordinatorLogs
+from tests.kit.share_states import MemoryStates
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
@@ -54,13 +56,22 @@ class World:
     """A group service over memory; `restart` is what a restart of the broker would leave."""
 
     def __init__(
-        self, config: GroupConfig | None = None, logs: CoordinatorLogs | None = None, topics: Topics | None = None
+        self,
+        config: GroupConfig | None = None,
+        logs: CoordinatorLogs | None = None,
+        topics: Topics | None = None,
+        states: MemoryStates | None = None,
+        share_config: ShareGroupConfig | None = None,
     ) -> None:
         self.config = config or GroupConfig(group_initial_rebalance_delay_ms=3000)
         self.logs = logs or CoordinatorLogs()
         self.topics = topics or Topics("t", "u")
+        self.states = states or MemoryStates()
+        self.share_config = share_config or ShareGroupConfig()
         ids = count(1)
-        self.service = GroupService(self.config, self.logs, self.topics, VirtualClock(), lambda: str(next(ids)))
+        self.service = GroupService(
+            self.config, self.logs, self.topics, VirtualClock(), self.states, self.share_config, lambda: str(next(ids))
+        )
 
     async def restart(self) -> "World":
         world = World(self.config, self.logs, self.topics)

@@ -114,7 +114,7 @@ def test_every_version_of_a_group_is_read(
 
 
 def test_keys_of_newer_group_types_are_passed_over() -> None:
-    assert decode(bytes.fromhex("000b 0001 67"), b"\0\0") is None
+    assert decode(bytes.fromhex("0011 0001 67"), b"\0\0") is None
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,8 @@ def test_every_group_api_is_served_at_the_versions_of_the_first_tier() -> None:
 
 
 def test_what_is_not_served_is_not_advertised_g9_g10() -> None:
-    """Share groups (76 to 79, 83 to 87, 90 to 92) and streams groups (88, 89, 93): a client finds out at once."""
-    assert not {*range(76, 80), *range(83, 94)} & {api.key for api in Dispatch().served}
+    """Streams groups (88, 89, 93): a client finds out at once."""
+    assert not {88, 89, 93} & {api.key for api in Dispatch().served}
 
 
 @pytest.mark.parametrize("version", versions(11))

@@ -106,31 +106,34 @@ def encode(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
     """The key and value of a record; a value of None is a tombstone."""
     match record:
         case MemberRecord():
-            return _member_key(MEMBER, *record[:2]), _written(_member_value, record.value)
+            return member_key(MEMBER, *record[:2]), written(_member_value, record.value)
         case EpochRecord():
-            return _group_key(GROUP, record.group_id), _written(_epoch_value, record.value)
+            return group_key(GROUP, record.group_id), written(_epoch_value, record.value)
         case TopicsRecord():
             assert not record.there, "the topics of a group are a hash in its epoch record since Kafka 4.1"
-            return _group_key(TOPICS, record.group_id), None
+            return group_key(TOPICS, record.group_id), None
         case TargetEpochRecord():
-            return _group_key(TARGET, record.group_id), _written(_target_value, record.value)
+            return group_key(TARGET, record.group_id), written(target_epoch_value, record.value)
         case TargetRecord():
-            return _member_key(TARGET_MEMBER, *record[:2]), _written(_assignment_value, record.value)
+            return member_key(TARGET_MEMBER, *record[:2]), written(target_value, record.value)
         case CurrentRecord():
-            return _member_key(CURRENT, *record[:2]), _written(_current_value, record.value)
+            return member_key(CURRENT, *record[:2]), written(_current_value, record.value)
         case RegexRecord():
-            return _member_key(REGEX, *record[:2]), _written(_regex_value, record.value)
+            return member_key(REGEX, *record[:2]), written(_regex_value, record.value)
 
 
-def _group_key(kind: int, group_id: str) -> bytes:
+def group_key(kind: int, group_id: str) -> bytes:
+    """The key of a record about a whole group."""
     return GroupKey.encode(GroupKey(kind=kind, group_id=group_id), 0)
 
 
-def _member_key(kind: int, group_id: str, member_id: str) -> bytes:
+def member_key(kind: int, group_id: str, member_id: str) -> bytes:
+    """The key of a record about a member, or about a regular expression."""
     return MemberKey.encode(MemberKey(kind=kind, group_id=group_id, member_id=member_id), 0)
 
 
-def _written(make: Callable[[T], MessageValue], value: T | None) -> bytes | None:
+def written(make: Callable[[T], MessageValue], value: T | None) -> bytes | None:
+    """The bytes of a value, with its version in front; None for a tombstone."""
     if value is None:
         return None
     message = make(value)
@@ -163,17 +166,23 @@ def _member_value(member: ConsumerMember) -> ConsumerGroupMemberMetadataValue:
     return value
 
 
-def _target_value(value: TargetEpoch) -> ConsumerGroupTargetAssignmentMetadataValue:
+def target_epoch_value(value: TargetEpoch) -> ConsumerGroupTargetAssignmentMetadataValue:
+    """The epoch of a target assignment; a share group's record has the same fields."""
     return ConsumerGroupTargetAssignmentMetadataValue(
         assignment_epoch=value.epoch, assignment_timestamp=value.timestamp_ms
     )
 
 
-def _assignment_value(assignment: Assignment) -> ConsumerGroupTargetAssignmentMemberValue:
-    topics = [
+def target_value(assignment: Assignment) -> ConsumerGroupTargetAssignmentMemberValue:
+    """The target of a member; a share group's record has the same fields."""
+    return ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topic_partitions(assignment))
+
+
+def topic_partitions(assignment: Assignment) -> list[TopicPartition]:
+    """An assignment as the records of targets have it."""
+    return [
         TopicPartition(topic_id=topic_id, partitions=sorted(partitions)) for topic_id, partitions in assignment.items()
     ]
-    return ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics)
 
 
 def _current_value(member: ConsumerMember) -> ConsumerGroupCurrentMemberAssignmentValue:
@@ -210,31 +219,31 @@ def decode(key: bytes, value: bytes | None) -> ConsumerRecord:
         if kind == TOPICS:
             return TopicsRecord(group_id, value is not None)
         if kind == GROUP:
-            epoch = _body(ConsumerGroupMetadataValue, value)
+            epoch = read_value(ConsumerGroupMetadataValue, value)
             return EpochRecord(group_id, None if epoch is None else GroupEpoch(epoch.epoch, epoch.metadata_hash))
-        read = _body(ConsumerGroupTargetAssignmentMetadataValue, value)
-        target = None if read is None else TargetEpoch(read.assignment_epoch, read.assignment_timestamp)
-        return TargetEpochRecord(group_id, target)
+        target = read_value(ConsumerGroupTargetAssignmentMetadataValue, value)
+        return TargetEpochRecord(group_id, read_target_epoch(target))
     whole = MemberKey.decode(key, 0)
     if kind == MEMBER:
-        member = _read_member(whole.member_id, _body(ConsumerGroupMemberMetadataValue, value))
+        member = _read_member(whole.member_id, read_value(ConsumerGroupMemberMetadataValue, value))
         return MemberRecord(whole.group_id, whole.member_id, member)
     if kind == TARGET_MEMBER:
         return TargetRecord(
-            whole.group_id, whole.member_id, _read_target(_body(ConsumerGroupTargetAssignmentMemberValue, value))
+            whole.group_id, whole.member_id, read_target(read_value(ConsumerGroupTargetAssignmentMemberValue, value))
         )
     if kind == CURRENT:
         return CurrentRecord(
             whole.group_id,
             whole.member_id,
-            _read_current(whole.member_id, _body(ConsumerGroupCurrentMemberAssignmentValue, value)),
+            _read_current(whole.member_id, read_value(ConsumerGroupCurrentMemberAssignmentValue, value)),
         )
-    regex = _body(ConsumerGroupRegularExpressionValue, value)
+    regex = read_value(ConsumerGroupRegularExpressionValue, value)
     resolved = None if regex is None else ResolvedRegex(frozenset(regex.topics), regex.version, regex.timestamp)
     return RegexRecord(whole.group_id, whole.member_id, resolved)
 
 
-def _body(message: type[M], value: bytes | None) -> M | None:
+def read_value(message: type[M], value: bytes | None) -> M | None:
+    """The value, which must be of version 0; None for a tombstone. Raises DecodeError and ValueError."""
     if value is None:
         return None
     if value[:2] != b"\0\0":
@@ -265,7 +274,13 @@ def _read_member(member_id: str, read: ConsumerGroupMemberMetadataValue | None) 
     )
 
 
-def _read_target(read: ConsumerGroupTargetAssignmentMemberValue | None) -> Assignment | None:
+def read_target_epoch(read: ConsumerGroupTargetAssignmentMetadataValue | None) -> TargetEpoch | None:
+    """The epoch of a target assignment; None for a tombstone. A share group's record has the same fields."""
+    return None if read is None else TargetEpoch(read.assignment_epoch, read.assignment_timestamp)
+
+
+def read_target(read: ConsumerGroupTargetAssignmentMemberValue | None) -> Assignment | None:
+    """The target of a member; None for a tombstone."""
     if read is None:
         return None
     return {topic.topic_id: frozenset(topic.partitions) for topic in read.topic_partitions}

@@ -29,7 +29,7 @@ from fencepost.coordinator.group.consumer.records import (
     RegexRecord,
     TopicsRecord,
 )
-from fencepost.coordinator.group.consumer.target import new_target, preferred_assignor
+from fencepost.coordinator.group.consumer.target import is_due, new_target, preferred_assignor
 from fencepost.coordinator.group.consumer.topics import metadata_hash, subscribed_names, topic_ids
 from fencepost.coordinator.group.decision import DecisionBuilder, GroupChange, GroupDecision
 from fencepost.coordinator.group.state import Group
@@ -123,8 +123,7 @@ class GroupContext(DecisionBuilder):
         """The epoch of the target assignment and the member's part of it; computes a new target if one is due."""
         group, config = self.group, self.view.config
         interval_ms = config.group_consumer_assignment_interval_ms
-        due = not group.assignment_timestamp_ms or not interval_ms
-        due = due or self.view.now_ms >= group.assignment_timestamp_ms + interval_ms
+        due = is_due(group.assignment_timestamp_ms, interval_ms, self.view.now_ms)
         if group.assignment_epoch >= epoch or not due:
             return group.assignment_epoch, group.target_of(new.member_id, new.instance_id)
         assignor = preferred_assignor(group, config.group_consumer_assignors[0], old, new)

@@ -58,10 +58,10 @@ class HeartbeatReply(NamedTuple):
 def check(request: Heartbeat, assignors: Sequence[str]) -> None:
     """Refuse requests that are invalid for every group. Raises Refused."""
     if request.member_id_required or request.member_epoch > 0 or request.member_epoch == LEAVE_EPOCH:
-        _not_empty(request.member_id, "MemberId")
-    _not_empty(request.group_id, "GroupId")
-    _not_empty(request.instance_id, "InstanceId")
-    _not_empty(request.rack_id, "RackId")
+        check_not_empty(request.member_id, "MemberId")
+    check_not_empty(request.group_id, "GroupId")
+    check_not_empty(request.instance_id, "InstanceId")
+    check_not_empty(request.rack_id, "RackId")
     for name, value in (
         ("GroupId", request.group_id),
         ("MemberId", request.member_id),
@@ -87,7 +87,8 @@ def check_length(name: str, value: str | None) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{name} is longer than {KEY_TEXT_MAX} bytes.")
 
 
-def _not_empty(value: str | None, name: str) -> None:
+def check_not_empty(value: str | None, name: str) -> None:
+    """Check that the text, if there is one, is not blank. Raises Refused."""
     if value is not None and not value.strip():
         raise Refused(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
 

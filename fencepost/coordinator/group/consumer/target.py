@@ -27,6 +27,11 @@ def preferred_assignor(
     return min(asked, key=lambda name: (-votes[name], name)) if asked else default
 
 
+def is_due(assigned_at_ms: int, interval_ms: int, now_ms: int) -> bool:
+    """Whether a new target may be computed already (KIP-1263); `assigned_at_ms` is 0 before the first one."""
+    return not assigned_at_ms or not interval_ms or now_ms >= assigned_at_ms + interval_ms
+
+
 def new_target(
     group: ConsumerGroup,
     epoch: int,

@@ -42,7 +42,7 @@ def describe(group: ConsumerGroup, default_assignor: str, image: MetadataImage) 
     """The group with its members; deleted topics are left out."""
     members = tuple(
         DescribedConsumer(
-            member, _named(everything_of(member), image), _named(group.target.get(member.member_id, NOTHING), image)
+            member, named(everything_of(member), image), named(group.target.get(member.member_id, NOTHING), image)
         )
         for member in group.members.values()
     )
@@ -56,7 +56,8 @@ def describe(group: ConsumerGroup, default_assignor: str, image: MetadataImage) 
     )
 
 
-def _named(assignment: Assignment, image: MetadataImage) -> tuple[NamedTopic, ...]:
+def named(assignment: Assignment, image: MetadataImage) -> tuple[NamedTopic, ...]:
+    """The partitions with the names of their topics; deleted topics are left out."""
     return tuple(
         NamedTopic(topic_id, image.topics_by_id[topic_id].name, tuple(sorted(partitions)))
         for topic_id, partitions in assignment.items()

@@ -1,0 +1,98 @@
+"""DescribeShareGroupOffsets (90): from where share groups consume, and how far they are behind (KIP-932).
+
+v0-1 are served; v1 returns the lag (KIP-1226). A partition without a state has the start offset -1 and no error, as
+OffsetFetch has for one without an offset.
+"""
+
+from collections.abc import Collection
+
+from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import Broker
+from fencepost.broker.security.checks import denied, denied_topics
+from fencepost.coordinator.group.consumer.refused import Refused
+from fencepost.coordinator.group.share_partitions import TopicOffsets
+from fencepost.coordinator.share.values import UNINITIALIZED, StateSummary
+from fencepost.protocol.admin_enums import AclOperation, AclResourceType
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api90_describe_share_group_offsets import (
+    AskedGroup,
+    DescribedGroup,
+    DescribedPartition,
+    DescribedTopic,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+)
+from fencepost.protocol.topics import TopicPartition
+
+NO_STATE = StateSummary(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+UNKNOWN = -1
+"""A lag that is not known, and a count of deliveries that is not."""
+
+
+async def handle(
+    node: Broker, request: DescribeShareGroupOffsetsRequest, context: RequestContext
+) -> DescribeShareGroupOffsetsResponse:
+    names = [group.group_id for group in request.groups]
+    refused = denied(node, context, AclOperation.DESCRIBE, AclResourceType.GROUP, names)
+    return DescribeShareGroupOffsetsResponse(
+        groups=[await _described(node, context, group, refused) for group in request.groups]
+    )
+
+
+async def _described(
+    node: Broker, context: RequestContext, group: AskedGroup, refused: Collection[str]
+) -> DescribedGroup:
+    if not node.share_protocol:
+        return DescribedGroup(group_id=group.group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
+    if group.group_id in refused:
+        return DescribedGroup(group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    asked = None if group.topics is None else {topic.topic_name: topic.partitions for topic in group.topics}
+    hidden = denied_topics(node, context, AclOperation.DESCRIBE, asked or ())
+    visible = None if asked is None else {name: numbers for name, numbers in asked.items() if name not in hidden}
+    try:
+        found = await node.groups.shares.partitions.offsets(group.group_id, visible)
+    except Refused as refusal:
+        return DescribedGroup(group_id=group.group_id, error_code=refusal.code, error_message=str(refusal))
+    if asked is None:
+        hidden = denied_topics(node, context, AclOperation.DESCRIBE, [topic.name for topic in found])
+        found = [topic for topic in found if topic.name not in hidden]
+        asked = {topic.name: sorted(topic.summaries) for topic in found}
+    topics = [_topic(node, topic, asked[topic.name]) for topic in found]
+    topics += [_hidden(name, numbers) for name, numbers in asked.items() if name in hidden]
+    return DescribedGroup(group_id=group.group_id, topics=topics)
+
+
+def _topic(node: Broker, topic: TopicOffsets, numbers: Collection[int]) -> DescribedTopic:
+    partitions = [
+        _partition(node, TopicPartition(topic.name, number), topic.summaries.get(number, NO_STATE))
+        for number in numbers
+    ]
+    return DescribedTopic(topic_name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+
+
+def _partition(node: Broker, partition: TopicPartition, summary: StateSummary) -> DescribedPartition:
+    """The lag counts the records up to the high watermark that are neither acknowledged nor archived.
+
+    (Kafka's GroupCoordinatorService.computeShareGroupLagAndBuildResponse)
+    """
+    number = partition.partition
+    if summary.error:
+        return DescribedPartition(partition_index=number, start_offset=UNINITIALIZED, leader_epoch=0, lag=UNKNOWN)
+    lag = UNKNOWN
+    if summary.start_offset != UNINITIALIZED and summary.delivery_complete_count != UNKNOWN:
+        log = node.partition(partition)
+        if log is None:
+            return DescribedPartition(partition_index=number, error_code=node.absence(partition))
+        lag = log.high_watermark - summary.start_offset - summary.delivery_complete_count
+    return DescribedPartition(
+        partition_index=number, start_offset=summary.start_offset, leader_epoch=summary.leader_epoch, lag=lag
+    )
+
+
+def _hidden(name: str, numbers: Collection[int]) -> DescribedTopic:
+    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    partitions = [
+        DescribedPartition(partition_index=number, start_offset=UNINITIALIZED, lag=UNKNOWN, error_code=error)
+        for number in numbers
+    ]
+    return DescribedTopic(topic_name=name, partitions=partitions)
