@@ -55,6 +55,7 @@ def test_the_coordinator_of_a_share_partition_is_found_from_version_6_on(start_b
     with Wire(start_broker().connect()) as wire:
         assert found(wire, KEY, version=5) == (ErrorCode.INVALID_REQUEST, -1)
         assert found(wire, "g") == (ErrorCode.INVALID_REQUEST, -1)
+        assert found(wire, KEY) == (ErrorCode.NONE, 1)
         assert finalize(wire, 0, SAFE_DOWNGRADE) is ErrorCode.NONE
         assert found(wire, KEY) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
 
