@@ -13,7 +13,7 @@ _HOLDS: Final = {"record": "fields", "error": "fields", "enum": "symbols", "fixe
 
 
 class Reference(NamedTuple):
-    """A schema that another one names: under `name`, the version of a subject."""
+    """A schema that another one names: under `name`, the version of a subject; -1 is its latest."""
 
     name: str
     subject: str
@@ -62,7 +62,9 @@ def content_of(fields: dict[str, Any]) -> Content:
 
 def _reference(one: Any) -> Reference:
     match one:
-        case {"name": str(name), "subject": str(subject), "version": int(version)} if 0 < version <= INT_MAX:
+        case {"name": str(name), "subject": str(subject), "version": int(version)} if (
+            version == -1 or 0 < version <= INT_MAX
+        ):
             return Reference(name, subject, version)
     raise ValueError("a reference has a name, a subject and a version")
 
