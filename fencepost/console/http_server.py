@@ -6,6 +6,7 @@ which the console does not need, and waits without end for a peer that does not 
 
 import contextlib
 import logging
+import re
 import ssl
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,7 @@ WRITE_SECONDS: Final = 5.0
 HANDSHAKE_SECONDS: Final = 10.0
 GRACE_SECONDS: Final = 2.0
 """How long open responses have after the end; streams end at once."""
+_ABSOLUTE: Final = re.compile(rb"(?i:https?)://([^/?#]*)(.*)")
 KEEP_ALIVE_SECONDS: Final = 30
 
 
@@ -172,8 +174,12 @@ class _Http11(H11Protocol):
         await trio.lowlevel.checkpoint()
 
     async def _create_stream(self, request: h11.Request) -> None:
-        plain = [(name, value) for name, value in request.headers if name != b"upgrade"]
-        made = h11.Request(
-            method=request.method, target=request.target, headers=plain, http_version=request.http_version
-        )
+        target, headers = request.target, request.headers
+        plain = [(name, value) for name, value in headers if name != b"upgrade"]
+        absolute = _ABSOLUTE.fullmatch(target)
+        if absolute is not None:  # a request as for a proxy. Its host counts, not the header's: RFC 9112, 3.2.2
+            host, rest = absolute.groups()
+            target = rest if rest.startswith(b"/") else b"/" + rest
+            plain = [(name, value) for name, value in plain if name != b"host"] + [(b"host", host)]
+        made = h11.Request(method=request.method, target=target, headers=plain, http_version=request.http_version)
         await super()._create_stream(made)

@@ -59,7 +59,8 @@ class Application:
             raise RegistryError(403, "A page of a web site may not use the registry.")
         path = scope["raw_path"].decode("ascii", "replace").partition("?")[0]
         segments = [unquote(one) for one in path.strip("/").split("/")]  # a subject may have a slash in it: %2F
-        route, names = find_route(scope["method"], segments)
+        # The server sends no body in an answer to HEAD.
+        route, names = find_route("GET" if scope["method"] == "HEAD" else scope["method"], segments)
         query = parse_qs(scope["query_string"].decode("ascii", "replace"), keep_blank_values=True)
         request = Request(names, query, _object(body))
         address = (scope.get("client") or ("",))[0]

@@ -104,6 +104,7 @@ async def ask(server: MetricsServer, request: bytes, nursery: trio.Nursery) -> b
         (b"GET /metrics HTTP/1.1", b"200"),
         (b"HEAD /metrics HTTP/1.0", b"200"),
         (b"GET /metrics?x=1 HTTP/1.1", b"200"),
+        (b"GET HTTP://any:1/metrics?x=1 HTTP/1.1", b"200"),
         (b"GET / HTTP/1.1", b"404"),
         (b"POST /metrics HTTP/1.1", b"405"),
         (b"nonsense", b"400"),
