@@ -215,6 +215,13 @@ def test_orders_that_make_no_sense_are_refused(cluster: Cluster) -> None:
     ):
         with pytest.raises(ValueError, match="broker"):
             order()
+    for seconds in (-1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="no time to wait"):
+            cluster.slow(1, seconds)
+    with pytest.raises(LookupError, match="no partition 0 of 'nope': there is no such topic"):
+        cluster.leader("nope")
+    with pytest.raises(LookupError, match="no partition 3 of 'orders': the topic has 3 partitions"):
+        cluster.move_leader("orders", 3, to=1)
     cluster.stop_broker(1)
     with pytest.raises(ValueError, match="the last one"):
         cluster.stop_broker(3)
