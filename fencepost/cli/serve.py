@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 DEFAULT_LISTEN = "127.0.0.1:9092"
 EXIT_USAGE = 2
 EXIT_FAILED = 1
+FEW_CONNECTIONS = 256
+"""With fewer than these the start has a warning. Each client of Kafka's has several."""
 YOUNG_OBJECTS_BEFORE_COLLECTION = 50_000
 _START_TIME_FIELD = 19
 """Of /proc/self/stat, counted after the command's name: when the process began, in clock ticks since boot."""
@@ -184,6 +186,20 @@ def _warn_of_open_listeners(config: "BrokerConfig") -> None:
         )
 
 
+def _warn_of_few_connections(descriptors: int) -> None:
+    """Once, at the start, rather than when clients are refused."""
+    from fencepost.broker.log.storage.descriptor_pool import descriptors_for_connections
+
+    connections = descriptors_for_connections()
+    if connections < FEW_CONNECTIONS:
+        logger.warning(
+            "the limit of open files is low, and connections above the rest are closed; raise it by LimitNOFILE= in the"
+            " unit, ulimit -Hn, or --ulimit nofile= of the container open_files=%d connections=%d",
+            descriptors,
+            connections,
+        )
+
+
 def _named(address: str, listeners: tuple[str, ...] = ()) -> str:
     """The address with a listener's name: its own, or that of the first of `listeners`, or PLAINTEXT."""
     first = listeners[0] if listeners and "://" in listeners[0] else "PLAINTEXT://"
@@ -198,7 +214,7 @@ def run_broker(config: "BrokerConfig") -> int:
 
     from fencepost.broker.log.storage.descriptor_pool import raise_descriptor_limit
 
-    raise_descriptor_limit()
+    _warn_of_few_connections(raise_descriptor_limit())
     try:
         trio.run(_serve if config.cluster_store is None else _serve_in_cluster, config)
     except Exception as failure:
