@@ -12,6 +12,7 @@ from fencepost.cli.connect import check_config, client_config, fail
 from fencepost.cli.errors import first_of
 from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging
 from fencepost.cli.parameters import SecondsType
+from fencepost.extras import needed_for
 
 if TYPE_CHECKING:
     from fencepost.console.serving import Options
@@ -84,10 +85,8 @@ def console(
     check_config({**config, **user})
     if key is not None and certificate is None:
         raise click.UsageError("--key needs --certificate")
-    try:
+    with needed_for("the console", "console", fail):
         from fencepost.console.serving import Options, warn_if_open
-    except ImportError as error:
-        fail(f"the console needs more packages: {error}", "install fencepost[console]")
     options = Options(listen, config, mechanisms, bootstrap, data, hosts, certificate, key)
     warn_if_open(options)
     import trio

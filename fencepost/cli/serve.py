@@ -6,8 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ import click
 from fencepost.cli.addresses import is_loopback
 from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging
 from fencepost.cli.sd_notify import notify, report_alive
+from fencepost.extras import needed_for
 
 if TYPE_CHECKING:
     import trio
@@ -286,27 +286,18 @@ async def _start_beside(node: "Node", nursery: "trio.Nursery", stop: "trio.Event
 
     Raises ConfigError if one of them cannot reach the broker, and OSError if it cannot listen.
     """
+    from fencepost.broker.config.broker_config import ConfigError
+
     found = {}
     if node.config.console_listen is not None:
-        with _needing("console.listen", "console"):
+        with needed_for("console.listen", "console", ConfigError):
             from fencepost.console.in_broker import begin  # here: it imports starlette and hypercorn
         found["console"] = await begin(node, nursery, stop)
     if node.config.schema_registry_listen is not None:
-        with _needing("schema.registry.listen", "registry"):
+        with needed_for("schema.registry.listen", "registry", ConfigError):
             from fencepost.schema_registry.in_broker import begin as begin_registry
         found["schema_registry"] = await begin_registry(node, nursery, stop)
     return found
-
-
-@contextmanager
-def _needing(setting: str, extra: str) -> Iterator[None]:
-    """Imports for a setting. Raises ConfigError, which names the extra, if packages are missing."""
-    try:
-        yield
-    except ImportError as error:
-        from fencepost.broker.config.broker_config import ConfigError
-
-        raise ConfigError(f"{setting} needs more packages ({error}): install fencepost[{extra}]") from error
 
 
 async def _stop_on_signal(node: "Node | ClusterBroker", scope: "trio.CancelScope", stop: "trio.Event") -> None:

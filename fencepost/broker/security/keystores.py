@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fencepost.extras import install
+
 _JKS_MAGIC, _DER_SEQUENCE, _PEM_BEGIN = b"\xfe\xed\xfe\xed", b"\x30", b"-----BEGIN "
 PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
 
@@ -59,7 +61,8 @@ def _pem_of_pkcs12(data: bytes, what: str, store: Store) -> str:
     try:
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
     except ImportError:
-        raise StoreError(f"{what} is PKCS#12: install fencepost[tls], or convert it to PEM (openssl pkcs12)") from None
+        how = f"{install('tls')}, or convert it to PEM (openssl pkcs12)"
+        raise StoreError(f"{what} is PKCS#12, which needs cryptography: {how}") from None
     password = None if store.password is None else store.password.encode()
     try:
         loaded = pkcs12.load_pkcs12(data, password)
