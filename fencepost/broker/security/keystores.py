@@ -1,7 +1,5 @@
 """Reads keystores and truststores: PEM (KIP-651) and PKCS#12. Java's own format, JKS, is refused with the way out."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,25 +71,3 @@ def _pem_of_pkcs12(data: bytes, what: str, store: Store) -> str:
     certificates = ([loaded.cert] if loaded.cert else []) + loaded.additional_certs
     found += [one.certificate.public_bytes(Encoding.PEM) for one in certificates]
     return b"".join(found).decode("ascii")
-
-
-@contextmanager
-def as_file(content: str) -> Iterator[str]:
-    """A file for OpenSSL, which reads keys only from files: in memory where the system supports it."""
-    import os
-    import tempfile
-
-    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
-        descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)
-        try:
-            with open(descriptor, "w", encoding="utf-8", closefd=False) as file:
-                file.write(content)
-            yield f"/proc/self/fd/{descriptor}"
-        finally:
-            os.close(descriptor)
-    else:
-        with tempfile.TemporaryDirectory() as directory:  # mode 0700; on Windows no open file can be opened once more
-            path = os.path.join(directory, "key.pem")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(content)
-            yield path
