@@ -8,7 +8,7 @@ from avro.errors import AvroException
 from avro.name import Name, Names
 from avro.schema import NamedSchema, Schema, make_avsc_object
 
-from fencepost.schema_registry.content import AVRO, Content, Reference, read_json
+from fencepost.schema_registry.content import AVRO, NAMED, Content, Reference, read_json
 from fencepost.schema_registry.errors import invalid_schema
 
 Find = Callable[[Reference], Content]
@@ -16,7 +16,6 @@ Find = Callable[[Reference], Content]
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NAMED = ("record", "enum", "fixed")
 
 
 def parse(content: Content, find: Find) -> Schema:
@@ -47,7 +46,7 @@ def check_new(schema: Any) -> None:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        names = [one.name] if hasattr(one, "fullname") and one.type in _NAMED else []
+        names = [one.name] if hasattr(one, "fullname") and one.type in NAMED else []
         for name in [*names, *(field.name for field in getattr(one, "fields", ()))]:
             if not _NAME.fullmatch(name):
                 raise invalid_schema(f"{name!r} is no name of Avro")
@@ -142,7 +141,7 @@ def _adapted(node: Any, namespace: str) -> Any:
     aliases = node.get("aliases", [])
     if not isinstance(aliases, list) or not all(isinstance(one, str) for one in aliases):
         raise ValueError("aliases are a list of names")
-    if isinstance(node.get("name"), str) and node["type"] in ("record", "error", "enum", "fixed"):
+    if isinstance(node.get("name"), str) and node["type"] in NAMED:
         prefix = node["name"].rpartition(".")[0] or node.get("namespace")
         namespace = namespace if prefix is None else prefix
         if aliases:

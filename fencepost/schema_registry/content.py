@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 KINDS: Final = (JSON, PROTOBUF, AVRO)
 INT_MAX: Final = (1 << 31) - 1
-_NAMED: Final = ("record", "error", "enum", "fixed")
+NAMED: Final = ("record", "error", "enum", "fixed")
 _HOLDS: Final = {"record": "fields", "error": "fields", "enum": "symbols", "fixed": "size"}
 
 
@@ -134,7 +134,7 @@ def canonical_avro(node: Any, namespace: str = "") -> Any:
     if not isinstance(kind, str):
         return canonical_avro(kind, namespace)
     del left["type"]
-    if kind in _NAMED:
+    if kind in NAMED:
         return _canonical_named(kind, left, namespace)
     for inner in ("items", "values"):
         if kind == {"items": "array", "values": "map"}[inner]:
