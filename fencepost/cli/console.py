@@ -1,7 +1,6 @@
 """`fencepost console`: the web console of any Kafka cluster, in a process of its own."""
 
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,10 +126,7 @@ async def _serve(options: "Options") -> None:
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_on_signal, stop, nursery.cancel_scope)
-        async with trio.open_nursery() as serving:
-            url = await serving.start(run, options, stop)
-            click.echo(f"fencepost console ready on {url}")
-            sys.stdout.flush()
+        await run(options, stop, lambda url: print(f"fencepost console ready on {url}", flush=True))
         nursery.cancel_scope.cancel()
 
 
