@@ -149,7 +149,7 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '\\"') + '"'
 
 
-def test_a_slow_client_holds_nobody_up(broker: Broker, url: str) -> None:
+def test_a_slow_client_holds_up_no_other(broker: Broker, url: str) -> None:
     where = urlsplit(url)
     with socket.create_connection((where.hostname, where.port)) as slow:
         slow.sendall(b"POST /subjects/a/versions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")

@@ -58,7 +58,7 @@ def test_transactions_go_on_while_leaders_and_coordinators_move(client: Any, clu
     assert client.read(cluster.bootstrap, "invoices", len(expected)) == expected
     cluster.assert_exactly_once("invoices", expected)
     cluster.assert_no_open_transactions()
-    gc.collect()  # the sockets that kafka-python forgot to close are told of in the test that is to blame
+    gc.collect()  # the sockets that kafka-python forgot to close are reported in the test that is to blame
 
 
 def read_with_confluent(bootstrap: str, between: Callable[[], object]) -> list[bytes]:

@@ -281,7 +281,7 @@ def test_a_registrys_container_listens_where_the_test_says() -> None:
 
 
 def test_a_redpanda_container_without_the_registrys_packages_is_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The registry is an extra. Who asks for its address is told what to install."""
+    """The registry is an extra. The error for its address says what to install."""
 
     def no_registry(settings: Any, *, schema_registry: bool) -> Broker:
         if schema_registry:

@@ -179,7 +179,7 @@ class KafkaPython:
 
     def close(self) -> None:
         self._producer.close(timeout=1)
-        gc.collect()  # the sockets that it forgot to close are told of in the test that is to blame
+        gc.collect()  # the sockets that it forgot to close are reported in the test that is to blame
 
     @staticmethod
     def read(bootstrap: str, topic: str, count: int) -> list[bytes]:

@@ -247,7 +247,7 @@ def test_text_that_is_no_json_needs_the_format_in_which_it_was_registered(core: 
     assert core.ask("GET", "/schemas/ids/1") == {"schemaType": "PROTOBUF", "schema": 'syntax = "proto3";'}
 
 
-def test_paths_that_nobody_knows(core: Core) -> None:
+def test_paths_that_are_unknown(core: Core) -> None:
     """404 and 405, as every server of HTTP has them."""
     assert refusal(core, "GET", "/nothing")[0] == 404
     assert refusal(core, "PATCH", "/subjects")[0] == 405
