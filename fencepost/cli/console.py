@@ -93,11 +93,11 @@ def console(
     try:
         trio.run(_serve, options)
     except OSError as error:
-        fail(f"cannot listen at {listen}: {error}", "choose another address with --listen HOST:PORT")
+        fail(str(error), "choose another address with --listen HOST:PORT")
     except BaseExceptionGroup as group:
         if group.split(OSError)[1] is not None:
             raise
-        fail(f"cannot listen at {listen}: {first_of(group)}", "choose another address with --listen HOST:PORT")
+        fail(str(first_of(group)), "choose another address with --listen HOST:PORT")
 
 
 def login_mechanisms(config: dict[str, Any], login: bool | None) -> tuple[str, ...]:

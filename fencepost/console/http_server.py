@@ -51,11 +51,17 @@ def quiet_config(log_name: str) -> Config:
 
 
 async def listen(address: str) -> tuple[trio.SocketListener, str]:
-    """A listener at HOST:PORT, and its address; an empty host is the loopback, as for the metrics. Raises OSError."""
+    """A listener at HOST:PORT, and its address; an empty host is the loopback, as for the metrics.
+
+    Raises OSError that names the address.
+    """
     host, _, port = address.rpartition(":")
     if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
         raise OSError(f"{address!r} is not HOST:PORT")
-    listeners = await trio.open_tcp_listeners(int(port), host=host.strip("[]") or "127.0.0.1")
+    try:
+        listeners = await trio.open_tcp_listeners(int(port), host=host.strip("[]") or "127.0.0.1")
+    except OSError as error:
+        raise OSError(error.errno, f"cannot listen on {address}: {error.strerror or error}") from error
     for further in listeners[1:]:  # of a name with several addresses: with port 0 each would have another port
         await further.aclose()
     bound = listeners[0].socket.getsockname()

@@ -37,7 +37,13 @@ class MetricsServer:
 
     async def listen(self, host: str, port: int) -> Endpoint:
         """Bind, and return the address. An empty host is the loopback, so that metrics are private by default."""
-        self._listeners = await trio.open_tcp_listeners(port, host=host or _LOOPBACK)
+        try:
+            self._listeners = await trio.open_tcp_listeners(port, host=host or _LOOPBACK)
+        except OSError as error:
+            where = Endpoint(host or _LOOPBACK, port)
+            raise OSError(
+                error.errno, f"metrics.listen: cannot listen on {where}: {error.strerror or error}"
+            ) from error
         for further in self._listeners[1:]:
             await further.aclose()
         del self._listeners[1:]

@@ -3,6 +3,7 @@
 import base64
 import json
 import logging
+import socket
 import sys
 from http import HTTPStatus
 from pathlib import Path
@@ -96,6 +97,13 @@ async def ask(server: MetricsServer, request: bytes, nursery: trio.Nursery) -> b
         async for part in stream:
             answer += part
     return answer
+
+
+async def test_an_address_of_the_metrics_that_is_in_use_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"metrics.listen: cannot listen on 127.0.0.1:{port}: "):
+            await MetricsServer({}).listen("", port)
 
 
 @pytest.mark.parametrize(
