@@ -324,12 +324,12 @@ class Node:
         for change in changes:
             if isinstance(change, TopicDeleted):
                 self.deleted_topics.delete(change.topic.name, change.topic.partitions)
-                self.share_states.forget_topics([change.topic.topic_id])
             elif isinstance(change, TopicCreated | PartitionsAdded):
                 self.groups.topics_changed([change.topic.name], created=isinstance(change, TopicCreated))
             elif isinstance(change, AclsChanged):
                 self.authorizer = make_authorizer(self.config, self.metadata.image)
-        if any(isinstance(change, TopicDeleted) for change in changes):
+        if deleted := {change.topic.topic_id for change in changes if isinstance(change, TopicDeleted)}:
+            self.share_states.forget_topics(deleted)
             self.deleted_topics.purge_checkpoints()
         self._settings_changed()
 

@@ -40,6 +40,7 @@ async def prune_share_states(node: Broker) -> None:
     """
     await node.share_states.write_cold()
     for partition, offset in node.share_states.redundant():
+        await trio.lowlevel.checkpoint()
         log = node.partition(TopicPartition(SHARE_STATE_TOPIC, partition))
         if log is None or log.log_start_offset >= offset:
             continue

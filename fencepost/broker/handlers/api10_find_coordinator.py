@@ -44,7 +44,7 @@ async def _of_shares(node: Broker, request: FindCoordinatorRequest, context: Req
     """As `_answer`; the topic of share states is created when it is looked for first (KafkaApis)."""
     operation, resource = _RIGHTS[SHARE]
     if node.share_protocol and is_allowed(node, context, operation, resource, CLUSTER_NAME):
-        await node.share_states.has_topic()
+        await node.share_states.problem()
     return _answer(node, request, context)
 
 

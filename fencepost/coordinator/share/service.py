@@ -36,8 +36,6 @@ KEYS_AT_ONCE = 200
 TOMBSTONES_MAX = 1_000
 """The most tombstones of one batch."""
 
-NOT_AVAILABLE = "Share coordinator is not available."
-
 ReplyT = TypeVar("ReplyT")
 AskedT = TypeVar("AskedT")
 Decide: TypeAlias = Callable[[ShareKey, AskedT, ShareShardState, int], Decided[ReplyT]]
@@ -68,7 +66,6 @@ class ShareStates:
         self._topics = topics
         self._clock = clock
         self._is_started = self._forgets_deleted = False
-        self._topic_id: bytes | None = None
 
     # Start and run
 
@@ -77,9 +74,12 @@ class ShareStates:
 
         `forget_deleted_topics`: the broker may have crashed between the deletion of a topic and `forget_topics`.
         """
-        self._topic_id, self._forgets_deleted = self._topics.topic_id(SHARE_STATE_TOPIC), forget_deleted_topics
-        await self.runtime.load_all()
+        self._forgets_deleted = forget_deleted_topics
         self._is_started = True
+        if SHARE_STATE_TOPIC in self._topics.image.topics_by_name and (problem := await self.problem()) is not None:
+            logger.error("share groups cannot be used: %s", problem)
+            return
+        await self.runtime.load_all()
         logger.info("share states loaded share_partitions=%d", len(self))
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -104,31 +104,23 @@ class ShareStates:
     def __len__(self) -> int:
         return sum(len(shard.state.shares) for shard in self.runtime.shards())
 
-    async def has_topic(self) -> bool:
-        """Whether the topic is there, created if need be, and this broker serves it."""
+    async def problem(self) -> str | None:
+        """Why no request can be served now; None if all can. The topic is created if need be."""
         if not self._is_started:
-            return False
+            return "Share coordinator is not available."
         topics = self._topics.image.topics_by_name
         if SHARE_STATE_TOPIC not in topics:
-            created = await self._topics.create_topics([state_topic(self.config)])
+            [created] = await self._topics.create_topics([state_topic(self.config)])
             topics = self._topics.image.topics_by_name
             if SHARE_STATE_TOPIC not in topics:
-                logger.error("%s cannot be created: %s", SHARE_STATE_TOPIC, created[0].outcome)
-                return False
-        topic = topics[SHARE_STATE_TOPIC]
-        if topic.topic_id != self._topic_id:
-            self._topic_id = topic.topic_id
-            for shard in self.runtime.shards():  # of one that was deleted
-                self.runtime.allow(shard.partition)
-            if topic.partitions != self.runtime.count:
-                logger.error(
-                    "%s has %d partitions, but share.coordinator.state.topic.num.partitions is %d: requests for share"
-                    " groups fail with COORDINATOR_NOT_AVAILABLE; set it to the number of partitions and start again",
-                    SHARE_STATE_TOPIC,
-                    topic.partitions,
-                    self.runtime.count,
-                )
-        return topic.partitions == self.runtime.count
+                return f"{SHARE_STATE_TOPIC} cannot be created: {created.outcome.code.name} {created.outcome.message}"
+        partitions, expected = topics[SHARE_STATE_TOPIC].partitions, self.runtime.count
+        if partitions == expected:
+            return None
+        return (
+            f"{SHARE_STATE_TOPIC} has {partitions} partitions, and share.coordinator.state.topic.num.partitions is"
+            f" {expected}: set it to {partitions} and start the broker again"
+        )
 
     # The requests
 
@@ -198,8 +190,8 @@ class ShareStates:
 
         `failed` makes the reply of a share partition whose log refuses it.
         """
-        if not await self.has_topic():
-            return [failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, NOT_AVAILABLE)] * len(asked)
+        if (problem := await self.problem()) is not None:
+            return [failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, problem)] * len(asked)
         replies: list[ReplyT] = []
         waiting: list[tuple[int, ShareShard, Ticket]] = []
         for number, (key, value) in enumerate(asked):
@@ -258,13 +250,15 @@ class ShareStates:
         """Write new snapshots of share partitions that are not written any more, and wait until they are durable."""
         interval_ms = self.config.share_coordinator_cold_partition_snapshot_interval_ms
         for shard in self.runtime.shards():
-            keys = decisions.cold(shard.state, self._clock.now_ms(), interval_ms)
-            with self.runtime.expiring(shard):
-                for number, key in enumerate(keys, 1):
+            await trio.lowlevel.checkpoint()
+            try:
+                for number, key in enumerate(decisions.cold(shard.state, self._clock.now_ms(), interval_ms), 1):
                     self._write(shard, partial(decisions.write_again, key=key))
                     if number % KEYS_AT_ONCE == 0:
                         await trio.lowlevel.checkpoint()
-                await shard.settled(shard.log.newest)
+                await shard.log.newest.durable()
+            except LogWriteFailed as error:
+                logger.warning("%s-%d: no snapshots, tried again later: %s", self.runtime.topic, shard.partition, error)
 
     def redundant(self) -> Iterator[tuple[int, int]]:
         """Of each partition the offset below which no record is needed."""

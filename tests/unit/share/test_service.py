@@ -11,7 +11,7 @@ from fencepost.coordinator.share.records import Removed, decode
 from fencepost.coordinator.share.values import InitialState, Outcome, ShareKey, SharePersister, StateBatch, StoredState
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import SHARE_STATE_TOPIC
-from tests.unit.share.kit import KEY, OTHER, OTHER_ID, TOPIC_ID, World, update
+from tests.unit.share.kit import KEY, OTHER, TOPIC_ID, World, update
 
 
 @pytest.fixture
@@ -38,10 +38,14 @@ async def test_without_its_topic_it_is_not_available(world: World) -> None:
     assert not world.logs.logs
 
 
-async def test_a_topic_of_another_size_is_not_used(world: World) -> None:
+async def test_a_topic_of_another_size_is_not_used(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """Share partitions would be looked for where they are not."""
     world.topics.add(SHARE_STATE_TOPIC, b"x" * 16, 3)
-    assert (await world.service.read(KEY, 0)).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    found = await world.service.read(KEY, 0)
+    assert found.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "set it to 3" in (found.message or "")
+    await world.crash()
+    assert "share groups cannot be used" in caplog.text
 
 
 async def test_before_the_start_it_is_not_available() -> None:
@@ -208,13 +212,15 @@ async def test_redundant_records_are_named_once_snapshots_stand_for_them() -> No
     assert (await pruned.read(OTHER, 0)).start_offset == 100
 
 
-async def test_a_deleted_state_topic_can_be_created_again(world: World) -> None:
-    """Its partitions were given up when it was deleted."""
-    await world.begin(KEY)
-    for shard in world.service.runtime.shards():
-        world.service.runtime.unload(shard.partition)
-    assert world.topics.topic_id(SHARE_STATE_TOPIC) is not None
-    world.topics.remove(world.topics.topic_id(SHARE_STATE_TOPIC) or b"")
-    world.logs.logs.clear()
+async def test_a_log_that_refuses_snapshots_stops_no_other(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """The next round tries again."""
     await world.begin(KEY, OTHER)
-    assert OTHER_ID in {key.topic_id for shard in world.service.runtime.shards() for key in shard.state.shares}
+    refusing, taking = [world.logs.logs[world.service.runtime.partition_for(key_text(key))] for key in (KEY, OTHER)]
+    refusing.refuses = ErrorCode.KAFKA_STORAGE_ERROR
+    world.clock.ms += world.config.share_coordinator_cold_partition_snapshot_interval_ms
+    await world.service.write_cold()
+    assert (refusing.end_offset, taking.end_offset) == (1, 2)
+    assert caplog.text.count("no snapshots, tried again later") == 1
+    refusing.refuses = None
+    await world.service.write_cold()
+    assert (refusing.end_offset, taking.end_offset) == (2, 2)
