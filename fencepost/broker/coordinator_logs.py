@@ -48,8 +48,10 @@ class LogTicket:
         self._ticket = ticket
 
     @property
-    def end_offset(self) -> int:
-        return self._ticket.end_offset
+    def end_offset(self) -> int | None:
+        ticket = self._ticket
+        is_bound = not ticket.log.commits_remotely or (not ticket.error and ticket.is_settled)
+        return ticket.end_offset if is_bound else None
 
     @property
     def is_durable(self) -> bool:

@@ -5,6 +5,7 @@ import os
 import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import trio
 
@@ -45,6 +46,7 @@ from fencepost.broker.network.dispatch import Dispatch
 from fencepost.broker.network.large_requests import LargeRequests
 from fencepost.broker.network.server import Server
 from fencepost.broker.partitions import Partitions
+from fencepost.broker.peers.following import leave_to_others
 from fencepost.broker.place import Alone, Place
 from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.security.authorizer import Authorizer
@@ -58,6 +60,7 @@ from fencepost.coordinator.metadata.image import GROUP_VERSION, SHARE_VERSION
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.start_records import Registration
 from fencepost.coordinator.ports import Clock, LogWriteFailed
+from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
 from fencepost.coordinator.share.group_config import ShareGroupSettings
 from fencepost.coordinator.share.service import ShareStates
 from fencepost.coordinator.txn.coordinator import TransactionCoordinator
@@ -165,7 +168,7 @@ class Node:
         self.metadata = MetadataService(
             MetadataPartitionLog(self.metadata_log, self.flusher),
             self.clock,
-            cluster_facts(config, cluster_id, share_groups=self.place.has_share_groups),
+            cluster_facts(config, cluster_id),
             self._rules,
             new_id=partial(new_topic_id, self._entropy),
             observer=self._metadata_changed,
@@ -182,13 +185,14 @@ class Node:
         self.share_states = ShareStates(
             sharing, self._internal_logs(SHARE_STATE_TOPIC, count), self.metadata, self.clock
         )
-        self.shares = SharePartitions(self, self.share_states)
+        persister = self.place.share_persister(self)
+        self.shares = SharePartitions(self, persister)
         self.groups = GroupService(
             group_config(config),
             self._internal_logs(GROUP_TOPIC, config.offsets_topic_num_partitions),
             self.metadata,
             self.clock,
-            self.share_states,
+            persister,
             share_group_config(config),
             new_id=lambda: str(uuid.UUID(bytes=self._entropy(16), version=4)),
         )
@@ -202,6 +206,10 @@ class Node:
             config=txn_config(config),
             others=self.place.remote_coordinators(self.metadata, count),
         )
+
+    @property
+    def runtimes(self) -> tuple[CoordinatorRuntime[Any, Any, Any], ...]:
+        return self.share_states.runtime, self.groups.runtime, self.transactions.runtime
 
     def _internal_logs(self, topic: str, count: int) -> InternalTopicLogs:
         return InternalTopicLogs(topic, count, self.flusher, self.partitions.open, self.logs.partitions)
@@ -220,7 +228,7 @@ class Node:
 
     @property
     def share_protocol(self) -> bool:
-        return self.place.has_share_groups and self.metadata.image.features.get(SHARE_VERSION, 0) >= 1
+        return self.metadata.image.features.get(SHARE_VERSION, 0) >= 1
 
     def share_settings(self, group_id: str) -> ShareGroupSettings:
         return self.groups.shares.config.of_group(self.metadata.image.group_config(group_id))
@@ -279,8 +287,7 @@ class Node:
         self._settings_changed()
         await self.place.begin(self, services)
         forget = known_before and not some_lost
-        if self.place.has_share_groups:
-            await self.share_states.start(forget_deleted_topics=forget)
+        await self.share_states.start(forget_deleted_topics=forget)
         await self.groups.start()
         if forget:
             self.groups.forget_deleted_topics()
@@ -326,6 +333,7 @@ class Node:
                 self.deleted_topics.delete(change.topic.name, change.topic.partitions)
             elif isinstance(change, TopicCreated | PartitionsAdded):
                 self.groups.topics_changed([change.topic.name], created=isinstance(change, TopicCreated))
+                leave_to_others(self, change.topic.name)
             elif isinstance(change, AclsChanged):
                 self.authorizer = make_authorizer(self.config, self.metadata.image)
         if deleted := {change.topic.topic_id for change in changes if isinstance(change, TopicDeleted)}:

@@ -26,9 +26,8 @@ def begin(node: Broker, services: trio.Nursery, take_snapshot: Callable[[], Awai
     interval = min(config.log_retention_check_interval_ms / 1000, HOUSEKEEPING_SECONDS_MAX)
     services.start_soon(repeat, RETENTION, interval, partial(_retain, node))
     services.start_soon(repeat, "the metadata snapshot", SNAPSHOT_CHECK_SECONDS, take_snapshot)
-    if node.place.has_share_groups:
-        pause_ms = node.share_states.config.share_coordinator_state_topic_prune_interval_ms
-        services.start_soon(repeat, SHARE_STATES, pause_ms / 1000, partial(prune_share_states, node))
+    pause_ms = node.share_states.config.share_coordinator_state_topic_prune_interval_ms
+    services.start_soon(repeat, SHARE_STATES, pause_ms / 1000, partial(prune_share_states, node))
     hanging_seconds = config.transaction_hanging_check_interval_ms / 1000
     services.start_soon(repeat, "the check for hanging transactions", hanging_seconds, node.hanging.look)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fencepost.broker.security.sasl.session import Mechanism
     from fencepost.coordinator.metadata.image import TopicImage
     from fencepost.coordinator.ports import Marker, ProducerIdSource, RemoteCoordinators, TopicView
+    from fencepost.coordinator.share.values import SharePersister
     from fencepost.protocol.topics import TopicPartition
 
 
@@ -75,8 +76,6 @@ class Place(ABC):
     """What rounds of the flusher wait for."""
     commits_together = False
     """Whether all that is appended in one instant becomes durable in one commit, or not at all."""
-    has_share_groups = False
-    """Whether share groups (KIP-932) work here: not yet where there are other brokers."""
     serves_pages = False
     """Whether each run of the broker serves its metrics; otherwise its process does so for all runs."""
     followed: Followed | None = None
@@ -148,6 +147,10 @@ class Place(ABC):
         """The transaction coordinators of other brokers; `partitions` are those of `__transaction_state`."""
         return None
 
+    def share_persister(self, node: Broker) -> "SharePersister":
+        """Where the states of share partitions are kept (KIP-932)."""
+        return node.share_states
+
     def lost_commits(self, tp: "TopicPartition") -> bool:
         """Whether commits to this log may have been lost before this broker led it."""
         return False
@@ -215,7 +218,6 @@ class Place(ABC):
 class Alone(Place):
     """No other broker: the logs are in a data directory, or in memory."""
 
-    has_share_groups = True
     serves_pages = True
 
     def __init__(self, config: "BrokerConfig", store: "Store | None" = None) -> None:

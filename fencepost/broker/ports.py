@@ -1,6 +1,7 @@
 """What the parts of a broker use of it. `Node` implements it, and a test's double only what its test needs."""
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from fencepost.coordinator.group.service import GroupService
     from fencepost.coordinator.metadata.service import MetadataService
     from fencepost.coordinator.ports import Clock
+    from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
     from fencepost.coordinator.share.group_config import ShareGroupSettings
     from fencepost.coordinator.share.service import ShareStates
     from fencepost.coordinator.txn.coordinator import TransactionCoordinator
@@ -128,6 +130,10 @@ class Broker(Protocol):
     # Coordinators
 
     @property
+    def runtimes(self) -> "Iterable[CoordinatorRuntime[Any, Any, Any]]":
+        """Those of the coordinators that follow."""
+
+    @property
     def metadata(self) -> "MetadataService":
         """The controller and the newest durable image."""
 
@@ -152,7 +158,7 @@ class Broker(Protocol):
 
     @property
     def share_states(self) -> "ShareStates":
-        """The states of share partitions (KIP-932), where `Place.has_share_groups`."""
+        """The states of share partitions (KIP-932) that this broker keeps."""
 
     @property
     def shares(self) -> "SharePartitions":

@@ -51,18 +51,25 @@ class MetadataFollower:
             await self.catch_up(node)
 
     def begin(self, node: Broker, services: trio.Nursery) -> None:
-        """Follow the metadata. Coordinate nothing that other brokers lead: NOT_COORDINATOR sends clients there."""
+        """Follow the metadata."""
         services.start_soon(self._run, node)
-        for runtime in (node.groups.runtime, node.transactions.runtime):
-            topic = node.metadata.image.topics_by_name[runtime.topic]
-            for partition in range(runtime.count):
-                if not self._place.leads_partition(topic.topic_id, partition):
-                    runtime.unload(partition)
+        for runtime in node.runtimes:
+            leave_to_others(node, runtime.topic)
 
     async def _run(self, node: Broker) -> None:
         while True:
             await trio.sleep(FOLLOW_SECONDS)
             await self.catch_up(node)
+
+
+def leave_to_others(node: Broker, topic: str) -> None:
+    """Of an internal topic coordinate nothing that other brokers lead: NOT_COORDINATOR sends clients there."""
+    topic_id = node.metadata.topic_id(topic)
+    for runtime in node.runtimes:
+        for partition in range(runtime.count if runtime.topic == topic and topic_id is not None else 0):
+            assert topic_id is not None
+            if not node.place.leads_partition(topic_id, partition):
+                runtime.unload(partition)
 
 
 async def become_controller(node: Broker, epoch: int) -> None:

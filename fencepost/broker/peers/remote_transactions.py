@@ -4,12 +4,10 @@ Kafka's brokers do the same, with the same request (KIP-890): AddPartitionsToTxn
 """
 
 import logging
-import math
 from collections.abc import Collection
 
-import trio
-
 from fencepost.broker.peers.peer import PeerUnavailable
+from fencepost.broker.peers.positions import Positions
 from fencepost.broker.place import Place
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.coordinator.ports import LogWriteFailed, ProducerIdSource, TopicView
@@ -37,9 +35,7 @@ class RemoteTransactions:
         self._place = place
         self._topics = topics
         self._partitions = partitions
-        self._looking = trio.Lock()
-        self._looked_at = -math.inf
-        """When the last look began."""
+        self._positions = Positions(place)
 
     def coordinates(self, transactional_id: str) -> bool:
         return not self._place.leads_partition(*self._partition(transactional_id))
@@ -73,20 +69,11 @@ class RemoteTransactions:
             answer = await self._place.links.ask(
                 broker, AddPartitionsToTxnRequest(transactions=[transaction]), ADD_VERSION
             )
-            await self._note_position()
+            await self._positions.note()
         except PeerUnavailable as error:
             logger.warning("transactional id %r cannot be verified: %s", transactional_id, error)
             return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
         return _codes(answer, partitions)
-
-    async def _note_position(self) -> None:
-        """The answer rests on what is durable. Requests share one look."""
-        since = trio.current_time()
-        async with self._looking:
-            if self._looked_at < since:
-                began = trio.current_time()
-                await self._place.position()
-                self._looked_at = began
 
     def _partition(self, transactional_id: str) -> tuple[bytes, int]:
         topic_id = self._topics.topic_id(TRANSACTION_TOPIC)

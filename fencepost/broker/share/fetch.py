@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import trio
 
 from fencepost.broker.fetch.reads import LEAST_BYTES
+from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.reading import readable_bytes
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.ports import Broker
@@ -44,7 +45,8 @@ class ShareFetch:
         self._isolation = node.share_settings(member.group_id).isolation_level
         self.answers: dict[TopicIdPartition, PartitionData] = {}
         self._wanted: dict[TopicIdPartition, LedPartition] = {}
-        self._waits_for_bytes = False
+        self._missing: list[Missing] = []
+        """What the last look found to be elsewhere."""
         wants_some = self._records_max > 0 and self._bytes_max > 0
         for part, name in names.items():
             found = name if isinstance(name, ErrorCode) else shares.begin(member.group_id, part, name)
@@ -65,7 +67,8 @@ class ShareFetch:
                     await parked.wait_until(self._is_ready, math.ceil(left_s * 1000))
             before = self._positions()
             acquired = self._acquire()
-            if left_s <= 0 or self._node.purgatory.closed or (not acquired and self._positions() == before):
+            stays = not acquired and not self._missing and self._positions() == before
+            if left_s <= 0 or self._node.purgatory.closed or stays:
                 break
 
     def _positions(self) -> list[int]:
@@ -85,11 +88,13 @@ class ShareFetch:
             except (OSError, CorruptLogFile):
                 return True  # the read raises the same error, and reports it
             total, some = total + size, some or size > 0
-        return some and total >= self._bytes_min
+        arrived = not self._missing or any(missing.arrived for missing in self._missing)
+        return arrived and some and total >= self._bytes_min
 
     def _acquire(self) -> bool:
         """Acquire of every partition that has something; whether anything was acquired or failed."""
         usable: list[tuple[TopicIdPartition, LedPartition]] = []
+        self._missing.clear()
         for part, led in list(self._wanted.items()):
             if led.error or self._shares.find(self._member.group_id, part) is not led:
                 self._refuse(part, led.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -114,6 +119,9 @@ class ShareFetch:
         read = read_for(log, offset, max(bytes_max, 1), records_max + core.in_flight, self._isolation)
         if read.error and read.error is not ErrorCode.OFFSET_OUT_OF_RANGE:
             self._refuse(part, read.error)
+            return 0
+        if read.missing is not None:
+            self._missing.append(read.missing)
             return 0
         want = Want(records_max, self._batch_size, self._mode)
         acquired = core.acquire(self._member.member_id, read.fetched, want, self._shares.now_ms)

@@ -284,7 +284,7 @@ class SharePartitions:
     async def _watch_locks(self) -> None:
         while True:
             for key in self._timers.due(self._node.clock.monotonic()):
-                if (led := self._led.get(key)) is not None:
+                if (led := self.find(key.group_id, TopicIdPartition(*key[1:]))) is not None:
                     self.store(led, led.core.expire(self.now_ms))
                     self.changed(led)
             self._earlier_timer = trio.Event()

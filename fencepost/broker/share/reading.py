@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.reading import load, read_batches
 from fencepost.broker.share.values import Acquired, Fetched
@@ -21,8 +22,8 @@ class SharedRead(NamedTuple):
     error: ErrorCode
     fetched: Fetched
     pieces: list[tuple[BatchHeader, memoryview]]
-    waits: bool = False
-    """Whether bytes are not in this process yet; the log wakes its watchers when they arrive."""
+    missing: Missing | None = None
+    """Bytes that are not in this process yet; the log wakes its watchers when they arrive."""
 
     def records(self, acquired: Sequence[Acquired]) -> list[memoryview]:
         """The batches from the first to the last acquired record (Kafka's `ShareFetchUtils.maybeSliceFetchRecords`)."""
@@ -35,11 +36,11 @@ def read_for(log: PartitionLog, offset: int, max_bytes: int, max_records: int, i
     pieces: list[tuple[BatchHeader, memoryview]] = []
     aborted: list[tuple[int, int]] = []
     at, left = offset, max_bytes
-    error, waits = NO_ERROR, False
+    error, missing = NO_ERROR, None
     while left > 0 and at - offset < max_records:
         result = read_batches(log, at, min(left, STEP_BYTES), isolation, at_least_one=not pieces)
-        error, waits = result.error, result.missing is not None
-        if error or waits or not result.size_bytes:
+        error, missing = result.error, result.missing
+        if error or missing or not result.size_bytes:
             break
         data = b"".join(map(load, result.parts))
         admits = AbortedFilter(result.aborted).admits
@@ -50,6 +51,6 @@ def read_for(log: PartitionLog, offset: int, max_bytes: int, max_records: int, i
             at = header.next_offset
         left -= len(data)
     if pieces:
-        error, waits = NO_ERROR, False
+        error, missing = NO_ERROR, None
     batches = [(header.base_offset, header.last_offset) for header, _ in pieces]
-    return SharedRead(error, Fetched(offset, batches, aborted), pieces, waits)
+    return SharedRead(error, Fetched(offset, batches, aborted), pieces, missing)

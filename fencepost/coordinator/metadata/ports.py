@@ -132,7 +132,5 @@ class ClusterFacts:
     transaction_partitions: int = 50
     offsets_segment_bytes: int = 100 << 20
     transaction_segment_bytes: int = 100 << 20
-    share_groups: bool = True
-    """Whether this broker can have share groups: without, it does not support the feature share.version."""
     topic_partitions_max: int = 1_000_000
     change_records_max: int = 2_000_000

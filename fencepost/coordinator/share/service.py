@@ -193,37 +193,26 @@ class ShareStates:
         if (problem := await self.problem()) is not None:
             return [failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, problem)] * len(asked)
         replies: list[ReplyT] = []
-        waiting: list[tuple[int, ShareShard, Ticket]] = []
+        waiting: list[tuple[int, ShareShard, Decided[ReplyT], Ticket]] = []
         for number, (key, value) in enumerate(asked):
             shard = self.runtime.shard_of(key_text(key))
             try:
-                decision, ticket = self._write(shard, partial(decide, key, value))
+                decision, ticket = shard.decide(partial(decide, key, value))
             except LogWriteFailed as error:
                 replies.append(failed(coordinator_error(error.code), str(error)))
                 continue
             replies.append(decision.reply)
-            waiting.append((number, shard, ticket))
+            waiting.append((number, shard, decision, ticket))
             if decision.log:
                 ticket.request()
             if number % KEYS_AT_ONCE == KEYS_AT_ONCE - 1:
                 await trio.lowlevel.checkpoint()
-        for number, shard, ticket in waiting:
+        for number, shard, decision, ticket in waiting:
             if code := await shard.settled(ticket):
                 replies[number] = failed(coordinator_error(code), f"{SHARE_STATE_TOPIC}-{shard.partition}: {code.name}")
+            else:
+                place(shard, decision.log, ticket)
         return replies
-
-    def _write(
-        self, shard: ShareShard, decide: Callable[[ShareShardState, int], Decided[ReplyT]]
-    ) -> tuple[Decided[ReplyT], Ticket]:
-        """Decide, append and apply. Raises LogWriteFailed."""
-        decision, ticket = shard.decide(decide)
-        self._place(shard, decision.log, ticket)
-        return decision, ticket
-
-    def _place(self, shard: ShareShard, records: Sequence[ShareRecord], ticket: Ticket) -> None:
-        """Note where records are. A log that binds its offsets late does not say it, and is not pruned."""
-        if records and ticket.end_offset is not None:
-            shard.state.place(records, ticket.end_offset - len(records))
 
     # Upkeep
 
@@ -237,7 +226,7 @@ class ShareStates:
         try:
             for at in range(0, len(gone), TOMBSTONES_MAX):
                 some = gone[at : at + TOMBSTONES_MAX]
-                self._place(shard, some, shard.write(some))
+                place(shard, some, shard.write(some))
         except LogWriteFailed as error:
             logger.warning(
                 "%s-%d: the state of deleted topics stays until the next start: %s",
@@ -251,12 +240,18 @@ class ShareStates:
         interval_ms = self.config.share_coordinator_cold_partition_snapshot_interval_ms
         for shard in self.runtime.shards():
             await trio.lowlevel.checkpoint()
+            if shard.refusal:
+                continue
+            written: list[tuple[Sequence[ShareRecord], Ticket]] = []
             try:
                 for number, key in enumerate(decisions.cold(shard.state, self._clock.now_ms(), interval_ms), 1):
-                    self._write(shard, partial(decisions.write_again, key=key))
+                    decision, ticket = shard.decide(partial(decisions.write_again, key=key))
+                    written.append((decision.log, ticket))
                     if number % KEYS_AT_ONCE == 0:
                         await trio.lowlevel.checkpoint()
                 await shard.log.newest.durable()
+                for records, ticket in written:
+                    place(shard, records, ticket)
             except LogWriteFailed as error:
                 logger.warning("%s-%d: no snapshots, tried again later: %s", self.runtime.topic, shard.partition, error)
 
@@ -265,3 +260,9 @@ class ShareStates:
         for shard in self.runtime.shards():
             if not shard.refusal:
                 yield shard.partition, shard.state.redundant_to
+
+
+def place(shard: ShareShard, records: Sequence[ShareRecord], ticket: Ticket) -> None:
+    """Note where records are, once they are bound to their offsets. The shard may have been loaded again meanwhile."""
+    if records and ticket.end_offset is not None and not shard.refusal:
+        shard.state.place(records, ticket.end_offset - len(records))

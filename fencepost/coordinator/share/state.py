@@ -106,13 +106,16 @@ class ShareShardState:
         """Where the last snapshot or tombstone is."""
 
     def place(self, records: Iterable[ShareRecord], base_offset: int) -> None:
-        """Note where applied records are in the log: one after another from `base_offset` on."""
+        """Note where applied records are in the log: one after another from `base_offset` on.
+
+        What is noted late changes nothing that newer records have said.
+        """
         for offset, record in enumerate(records, base_offset):
             if isinstance(record, Update):
                 continue
-            self._newest = offset
+            self._newest = max(self._newest, offset)
             if (share := self.shares.get(record.key)) is not None:
-                share.snapshot_offset = offset
+                share.snapshot_offset = max(share.snapshot_offset or 0, offset)
 
     @property
     def redundant_to(self) -> int:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import trio
+import trio.testing
 
 from fencepost.broker.coordinator_logs import PartitionCoordinatorLog
 from fencepost.broker.log.durability.flusher import LogFlusher
@@ -13,7 +14,10 @@ from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.ports import LogNotHere, LogSuperseded, LogWriteFailed, ProducerTag, ReplayedBatch
+from fencepost.coordinator.share.config import ShareStateConfig
 from fencepost.coordinator.share.group_config import ShareGroupConfig
+from fencepost.coordinator.share.service import ShareStates
+from fencepost.coordinator.share.values import InitialState
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.clocks import VirtualClock
@@ -21,6 +25,8 @@ from tests.kit.late_log_store import LateLogStore
 from tests.kit.share_states import MemoryStates
 from tests.unit.group.kit import T0, T1, Topics, commit
 from tests.unit.log.kit import NOW_MS, late_log
+from tests.unit.share.kit import KEY, OTHER, OTHER_ID, TOPIC_ID, update
+from tests.unit.share.kit import Topics as ShareTopics
 
 RECORD = [(b"key", b"value")]
 
@@ -73,7 +79,7 @@ async def test_a_guests_marker_is_absorbed_before_the_ticket_behind_it_is_durabl
 ) -> None:
     ticket = log.append(RECORD, NOW_MS)
     guest(partition, 9)
-    assert not ticket.is_durable
+    assert (ticket.end_offset, ticket.is_durable) == (None, False)
     await ticket.durable()
     assert shard.heard == [(0, 9, True)]
     assert (ticket.end_offset, ticket.is_durable) == (2, True)
@@ -175,6 +181,30 @@ async def service(log: PartitionCoordinatorLog, nursery: trio.Nursery) -> GroupS
     await nursery.start(service.run)
     assert await service.positions.commit(commit(1)) == [ErrorCode.NONE]
     return service
+
+
+async def test_share_states_know_where_their_records_are_once_these_are_bound(
+    log: PartitionCoordinatorLog, partition: PartitionLog, nursery: trio.Nursery
+) -> None:
+    """ShareCoordinatorOffsetsManager: the records below the oldest last snapshot may go; a guest's row shifts those."""
+    topics = ShareTopics()
+    for name, topic_id in (("t", TOPIC_ID), ("u", OTHER_ID)):
+        topics.add(name, topic_id)
+    config = ShareStateConfig(
+        share_coordinator_state_topic_num_partitions=1, share_coordinator_cold_partition_snapshot_interval_ms=0
+    )
+    states = ShareStates(config, OneLog(log), topics, VirtualClock())
+    await states.start(forget_deleted_topics=False)
+    async with trio.open_nursery() as asking:
+        asking.start_soon(states.initialize, {KEY: InitialState(1, 0)})
+        await trio.testing.wait_all_tasks_blocked()
+        guest(partition, 9)
+    assert list(states.redundant()) == [(0, 1)]
+    await states.initialize({OTHER: InitialState(1, 0)})
+    await states.write([(KEY, update(5, (5, 5, 2, 1), complete=1))])
+    assert list(states.redundant()) == [(0, 1)]
+    await states.write_cold()
+    assert list(states.redundant()) == [(0, 4)]
 
 
 async def reloaded(service: GroupService) -> None:

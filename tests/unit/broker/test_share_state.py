@@ -109,12 +109,3 @@ async def test_a_deleted_topic_takes_its_share_state_with_it() -> None:
         assert again != key
         assert (await node.share_states.read(again, 0)).start_offset == 100
         assert (await node.share_states.read(key, 0)).error is ErrorCode.INVALID_REQUEST
-
-
-async def test_where_there_are_other_brokers_there_is_no_share_coordinator(monkeypatch) -> None:
-    """Share groups work on a broker alone: elsewhere Kafka's answer of one whose coordinator is not active."""
-    monkeypatch.setattr("fencepost.broker.place.Alone.has_share_groups", False)
-    async with running("storage=memory") as node:
-        key = ShareKey(GROUP, bytes(16), 0)
-        assert (await node.share_states.read(key, 0)).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert SHARE_STATE_TOPIC not in node.metadata.image.topics_by_name

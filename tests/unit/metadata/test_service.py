@@ -1,7 +1,6 @@
 """The metadata service: bootstrap, failover, durable before visible, producer ids, auto-creation, large changes."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -58,18 +57,6 @@ async def test_older_metadata_keep_their_features_until_they_are_upgraded() -> N
     assert cluster.service.features.supported["share.version"] == (0, 1)
     assert (await cluster.service.update_features([FeatureUpdate("share.version", 1)])).code is ErrorCode.NONE
     assert cluster.service.features.finalized["share.version"] == 1
-
-
-async def test_a_broker_that_can_have_no_share_groups_neither_supports_nor_finalizes_them() -> None:
-    """KIP-932: to clients it is a broker of a time before share.version, whatever the metadata say."""
-    for log in (MetadataLog(), MetadataLog.of([FeatureLevelRecord(*pair) for pair in NEW_CLUSTER.items()])):
-        service = build(log).service
-        service.facts = replace(service.facts, share_groups=False)
-        await service.start()
-        assert "share.version" not in service.features.supported
-        assert service.features.finalized == {
-            name: level for name, level in NEW_CLUSTER.items() if name != "share.version"
-        }
 
 
 async def test_the_internal_topics_are_there_from_the_start() -> None:

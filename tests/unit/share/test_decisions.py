@@ -308,3 +308,13 @@ def test_nothing_is_redundant_while_the_place_of_a_snapshot_is_not_known() -> No
         machine.apply(state, Snapshot(KEY._replace(group_id=name), 0, 0, 0, 0, 0, 0, 0, ()))
     state.place([Snapshot(KEY._replace(group_id="b"), 0, 0, 0, 0, 0, 0, 0, ())], 7)
     assert state.redundant_to == 0
+
+
+def test_a_place_that_is_known_late_changes_nothing() -> None:
+    """Requests that wait for their records to be durable may go on in any order."""
+    state, machine = ShareShardState(), ShareRecords(500)
+    record = Snapshot(KEY, 0, 0, 0, 0, 0, 0, 0, ())
+    machine.apply(state, record)
+    state.place([record], 7)
+    state.place([record], 5)
+    assert state.redundant_to == 7

@@ -16,9 +16,9 @@ from fencepost.broker.cluster.reading.row_reading import (
 )
 from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
-from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC
+from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
 
-INTERNAL_TOPICS = (METADATA_TOPIC, GROUP_TOPIC, TRANSACTION_TOPIC)
+INTERNAL_TOPICS = (METADATA_TOPIC, GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_STATE_TOPIC)
 
 
 @dataclass(slots=True)

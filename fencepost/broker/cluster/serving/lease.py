@@ -42,6 +42,9 @@ OF_COORDINATORS = frozenset(
         ApiKey.TXN_OFFSET_COMMIT,
         ApiKey.DESCRIBE_TRANSACTIONS,
         ApiKey.LIST_TRANSACTIONS,
+        ApiKey.READ_SHARE_GROUP_STATE,
+        ApiKey.DELETE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
     }
 )
 """APIs whose answers rest on coordinators' states. Heartbeats are not among them: an old answer does no harm."""

@@ -41,6 +41,7 @@ from fencepost.broker.peers.links import PeerLinks, Route, route_to
 from fencepost.broker.peers.login import PeerLogins
 from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.broker.peers.remote_offsets import with_remote_offsets
+from fencepost.broker.peers.remote_share_states import RemoteShareStates
 from fencepost.broker.peers.remote_transactions import RemoteProducerIds, RemoteTransactions
 from fencepost.broker.place import LeaderAndEpoch, LeaderOf, Place
 from fencepost.broker.ports import Broker
@@ -195,6 +196,9 @@ class Membership(Place):
 
     def remote_coordinators(self, topics: TopicView, partitions: int) -> RemoteTransactions:
         return RemoteTransactions(self, topics, partitions)
+
+    def share_persister(self, node: Broker) -> RemoteShareStates:
+        return RemoteShareStates(self, node.share_states, node.metadata, partial(self.follower.catch_up, node))
 
     def lost_commits(self, tp: TopicPartition) -> bool:
         """Whether the database went back before this broker was the first one to lead the partition again."""

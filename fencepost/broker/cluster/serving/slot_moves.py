@@ -216,7 +216,7 @@ class SlotMoves:
 
     def _shards(self, slots: Collection[int]) -> Iterator[tuple[CoordinatorRuntime[Any, Any, Any], int]]:
         """The coordinators' partitions that are in these slots."""
-        for runtime in (self._node.groups.runtime, self._node.transactions.runtime):
+        for runtime in self._node.runtimes:
             topic = self._node.metadata.image.topics_by_name.get(runtime.topic)
             for partition in range(runtime.count if topic is not None else 0):
                 assert topic is not None
