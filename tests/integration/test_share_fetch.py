@@ -39,7 +39,7 @@ def member(file_broker: BrokerProcess) -> Iterator[Callable[[str], ShareMember]]
 
 
 def test_two_members_share_a_partition(member: Joins, wire: Wire) -> None:
-    """I8, KIP-932: a record is with one member at a time; released ones come again, with a higher count; rejected do not."""
+    """I8, KIP-932: a record is with one member at a time; a released one comes again with a higher count."""
     one, two = member("one"), member("two")
     assert one.acquire(max_records=4) == [(0, 1), (1, 1), (2, 1), (3, 1)]
     assert two.acquire(max_records=4) == [(4, 1), (5, 1), (6, 1), (7, 1)]
@@ -106,3 +106,12 @@ def test_a_topic_made_again_under_its_name_has_nothing_of_the_old_one(member: Jo
     answer = one.fetch()
     assert [part.error_code for topic in answer.responses for part in topic.partitions] == [ErrorCode.UNKNOWN_TOPIC_ID]
     assert one.acknowledge(Ack(0, 0, 0, ACCEPT)) == [ErrorCode.UNKNOWN_TOPIC_ID]
+
+
+def test_a_reset_counts_with_a_session_open(member: Joins, wire: Wire) -> None:
+    """AlterShareGroupOffsets begins at the same state epoch: what the leader knew must not be written over the reset."""
+    one = member("one")
+    assert len(one.acquire(max_records=6)) == 6
+    initialize(wire, GROUP, one.topic_id, [0], start_offset=8)
+    assert one.acknowledge(Ack(0, 0, 5, ACCEPT)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert one.acquire() == [(8, 1), (9, 1)]

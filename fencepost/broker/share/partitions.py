@@ -182,6 +182,14 @@ class SharePartitions:
             self._timers.stop(led.key)
         led.wake()
 
+    def begin_again(self, key: ShareKey) -> None:
+        """Forget what is known of a share partition, and write no more of it: its state was reset or deleted.
+
+        The state epoch may be the same (AlterShareGroupOffsets), so the share coordinator does not refuse such writes.
+        """
+        if (led := self._led.get(key)) is not None:
+            self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
     # Loading
 
     async def _load(self, led: LedPartition) -> None:
@@ -245,6 +253,12 @@ class SharePartitions:
         """Store what is queued, all that came meanwhile at once, until the queue is empty."""
         while led.queue:
             storing = led.queue[:]
+            if led.error:
+                for each in storing:
+                    each.change.settle(False)
+                    each.finish(led.error)
+                led.queue.clear()
+                return
             epoch = led.log.leader_epoch
             outcomes = await self._persister.write([(led.key, each.change.update(epoch)) for each in storing])
             for each, outcome in zip(storing, outcomes, strict=True):
