@@ -51,7 +51,7 @@ def test_a_data_directory_without_the_feature_keeps_it_off(start_broker: StartBr
 
 
 def test_the_coordinator_of_a_share_partition_is_found_from_version_6_on(start_broker: StartBroker) -> None:
-    """G9, `KafkaApis.getCoordinator`: INVALID_REQUEST for older versions, and for what is no GROUP:TOPIC_ID:PARTITION."""
+    """G9, `KafkaApis.getCoordinator`: INVALID_REQUEST before, and for other keys than GROUP:TOPIC_ID:PARTITION."""
     with Wire(start_broker().connect()) as wire:
         assert found(wire, KEY, version=5) == (ErrorCode.INVALID_REQUEST, -1)
         assert found(wire, "g") == (ErrorCode.INVALID_REQUEST, -1)
