@@ -237,7 +237,6 @@ class Client:
     def queue(
         self,
         *topics: "str | Iterable[str]",
-        group: str,
         key_deserializer: "AnyDeserializer[K] | None" = None,
         value_deserializer: "AnyDeserializer[V] | None" = None,
         **options: Unpack[QueueOptions],
@@ -250,7 +249,7 @@ class Client:
         from fencepost.client.queues.queue import Queue
 
         given = {**options, **_given(key_deserializer=key_deserializer, value_deserializer=value_deserializer)}
-        config = parse(QueueConfig, {"group": group, **given}, defaults=self._defaults)
+        config = parse(QueueConfig, given, defaults=self._defaults)
         return Queue(self._cluster, self._tasks, topics, config, self._purpose("queue"))
 
     def admin(self) -> "Admin":

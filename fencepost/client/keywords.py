@@ -7,7 +7,7 @@ as a number or a `datetime.timedelta`; sizes are bytes. `config` says what each 
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
-from typing import Any, Literal, TypedDict, get_type_hints
+from typing import Any, Literal, Required, TypedDict, get_type_hints
 
 from fencepost.client.config import (
     ClientConfig,
@@ -152,6 +152,7 @@ class BlockingConsumerOptions(_ReadingOptions, total=False):
 class QueueOptions(TypedDict, total=False):
     """Options of `Client.queue`."""
 
+    group: Required[str]
     max_in_flight: int
     retry_delay: Duration
     retry_delay_max: Duration

@@ -53,9 +53,10 @@ class Arrivals:
                 hand.decide(record, AcknowledgeType.RELEASE, hand.retry_delay_s(record.delivery_count))
             return
         for one, _ in found.records:
-            self._deliver(partition, one, held[one.offset])
-        if hand.is_stopping:
-            hand.release_all()
+            if hand.is_stopping:
+                hand.decide(held[one.offset], AcknowledgeType.RELEASE)
+            else:
+                self._deliver(partition, one, held[one.offset])
 
     async def _look_up(self, partition: TopicPartition, records: list[tuple[Record, int]]) -> bool:
         """Wait for the schemas of the deserializers; False, and a failure for the program, if they cannot be had."""

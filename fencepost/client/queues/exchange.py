@@ -71,7 +71,7 @@ class Exchange:
         backoff = self._cluster.policy.loop("finding the queue's partitions")
         try:
             async with anyio.create_task_group() as nursery:
-                while not (hand.is_stopping and hand.held.is_settled):
+                while not hand.is_done:
                     changed = hand.changed
                     for node in {self._leader_of(place) for place in self._places()} - {NO_LEADER}:
                         if node not in self._leaders:
@@ -112,7 +112,7 @@ class Exchange:
             now = anyio.current_time()
             changed, look_at = hand.changed, hand.held.look(now)
             hand.report_lost()
-            if hand.is_stopping and hand.held.is_settled:
+            if hand.is_done:
                 await self._close(leader)
                 return
             request = None if leader.rests_until > now else self._next(leader, now)

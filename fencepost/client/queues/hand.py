@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from fencepost.client.config import QueueConfig
 from fencepost.client.core.acknowledgements import AcknowledgeType
@@ -30,6 +31,9 @@ class Hand:
         self.changed = anyio.Event()
         self.failure: Exception | None = None
         self.is_stopping = False
+        """No more messages are fetched or given."""
+        self.is_closing = False
+        """All messages are decided: the tasks end once their acknowledgements are answered."""
         self.lost = 0
         self.reserved = 0
         """How many records the requests under way may still acquire."""
@@ -37,16 +41,22 @@ class Hand:
 
     # -- for the program
 
-    def take(self) -> Message[Any, Any] | None:
-        """The next message, if there is one whose lock has not ended."""
-        while self.buffer:
-            message = self.buffer.popleft()
-            if message._record.result is None:
-                self.held.keep_lock(message._record, False)
-                if not self.buffer:
-                    self.notify()  # fetch more
-                return message
-        return None
+    async def next(self) -> Message[Any, Any] | None:
+        """The next message whose lock has not ended; None once the queue is stopping. Raises the failure."""
+        await anyio.lowlevel.checkpoint()
+        while True:
+            if self.failure is not None:
+                raise self.failure
+            if self.is_stopping:
+                return None
+            while self.buffer:
+                message = self.buffer.popleft()
+                if message._record.result is None:
+                    self.held.keep_lock(message._record, False)
+                    if not self.buffer:
+                        self.notify()  # fetch more
+                    return message
+            await self.changed.wait()
 
     def decide(self, record: HeldRecord, kind: AcknowledgeType, delay_s: float = 0.0) -> None:
         """Acknowledge a record, in the background."""
@@ -112,8 +122,14 @@ class Hand:
         _LOG.warning("queue of %s: lost the locks of %s (%s): delivered again", self._config.group_id, shown, codes)
         self.notify()
 
+    @property
+    def is_done(self) -> bool:
+        """Whether no request must follow."""
+        return self.is_closing and self.held.is_settled
+
     def release_all(self) -> None:
-        """Release at once all that is undecided, and all whose release waits."""
+        """Release at once all that is undecided, and all whose release waits: the queue is closing."""
+        self.is_closing = True
         self.buffer.clear()
         for record in self.held:
             self.held.release_now(record)

@@ -46,19 +46,14 @@ class Message(Generic[K, V]):
     Without a block, its lock ends after the group's `share.record.lock.duration.ms`.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_queue",
-        "_record",
-        "delivery_count",
-        "headers",
-        "key",
-        "offset",
-        "partition",
-        "timestamp_ms",
-        "topic",
-        "value",
-    )
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: K | None
+    value: V | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    delivery_count: int
 
     def __init__(self, queue: Acknowledging, record: HeldRecord, consumed: "ConsumerRecord[K, V]") -> None:
         self._queue = queue

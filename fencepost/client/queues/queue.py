@@ -1,12 +1,11 @@
 """The queue: the records of topics as messages, each for one member of a share group (KIP-932)."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Generic, Self
 
 import anyio
-import anyio.lowlevel
 
 from fencepost.client.background import Background, shielded
 from fencepost.client.config import QueueConfig
@@ -108,22 +107,9 @@ class Queue(Generic[K, V]):
         """How many messages lost their locks, or their acknowledgements, so far: these are delivered again."""
         return self._hand.lost
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Message[K, V]:
-        """The next message. Ends after `stop`; raises the error of the background."""
-        await anyio.lowlevel.checkpoint()
-        hand = self._hand
-        while True:
-            if hand.failure is not None:
-                raise hand.failure
-            if hand.is_stopping:
-                raise StopAsyncIteration
-            message = hand.take()
-            if message is not None:
-                return message
-            await hand.changed.wait()
+    def __aiter__(self) -> AsyncIterator[Message[K, V]]:
+        """One message at a time. Ends after `stop`; raises the error of the background."""
+        return _Messages(self._hand)
 
     async def run(self, handler: Callable[[Message[K, V]], Awaitable[object]], *, workers: int = 1) -> None:
         """Call `await handler(message)` for each message in its block, in up to `workers` tasks, until `stop`.
@@ -135,22 +121,34 @@ class Queue(Generic[K, V]):
         failures: list[Exception] = []
 
         async def work() -> None:
-            while True:
-                try:
-                    message = await anext(self)
-                except StopAsyncIteration:
-                    return
-                except Exception as error:  # noqa: BLE001 - raised below
-                    failures.append(error)
-                    return
+            while (message := await self._hand.next()) is not None:
                 try:
                     async with message:
                         await handler(message)
                 except Exception:  # noqa: BLE001 - it is logged
                     _LOG.exception("queue of %s: the handler failed, %r is released", self.group_id, message)
 
+        async def work_or_fail() -> None:
+            try:
+                await work()
+            except Exception as error:  # noqa: BLE001 - raised below, once the others have ended
+                failures.append(error)
+
         async with anyio.create_task_group() as group:
             for _ in range(count):
-                group.start_soon(work)
+                group.start_soon(work_or_fail)
         if failures:
             raise failures[0]
+
+
+class _Messages(AsyncIterator[Message[K, V]]):
+    """The messages of a queue, for one loop."""
+
+    def __init__(self, hand: Hand) -> None:
+        self._hand = hand
+
+    async def __anext__(self) -> Message[K, V]:
+        message = await self._hand.next()
+        if message is None:
+            raise StopAsyncIteration
+        return message
