@@ -1,5 +1,6 @@
 """What a response's acquired ranges hold: records for the program, gaps, and what cannot be read (KIP-932)."""
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -46,13 +47,14 @@ def sort_out(
     `limit_bytes` bounds a batch after decompression.
     """
     counts = {offset: count for first, last, count in ranges for offset in range(first, last + 1)}
+    offsets = sorted(counts)
     found = AcquiredRecords([], [], [], [], [])
     view = memoryview(buffer or b"")
     end_of_batches = -1
     try:
         for start, header in iter_headers(view):
             end_of_batches = header.last_offset
-            inside = [offset for offset in range(header.base_offset, header.next_offset) if offset in counts]
+            inside = offsets[bisect_left(offsets, header.base_offset) : bisect_left(offsets, header.next_offset)]
             if header.is_control or not inside:
                 continue
             try:

@@ -66,7 +66,11 @@ class HeldRecords:
     @property
     def is_settled(self) -> bool:
         """Whether no acknowledgement waits, and none is under way."""
-        return not (self._under_way or any(self._ready.values()) or any(self._parts.values()))
+        waiting = [
+            *self._ready.values(),
+            *([one.record for one in part] for parts in self._parts.values() for part in parts),
+        ]
+        return not self._under_way and all(one.result is not None for some in waiting for one in some)
 
     def __iter__(self) -> Iterator[HeldRecord]:
         return iter([record for records in self._records.values() for record in records.values()])

@@ -155,9 +155,9 @@ class Exchange:
             if self._resting.get(place, now) <= now and self._leader_of(place) == leader.node
         }
         room = self._room() if wanted and self._hand.failure is None else 0
-        if waiting and session.is_open and (not room or not waiting <= wanted or held.has_renewals(waiting)):
-            sent = held.take(waiting)
-            return (lambda: self._acknowledge(leader, sent)) if sent else None
+        alone = not room or not waiting <= wanted or held.has_renewals(waiting)
+        if alone and session.is_open and (apart := held.take(waiting)):
+            return lambda: self._acknowledge(leader, apart)
         if not room and not (waiting and not session.is_open):
             return None
         sent = held.take(waiting) if session.is_open else {}

@@ -1,7 +1,7 @@
 """Queues against a real broker: share groups as a program sees them (KIP-932).
 
-FENCEPOST_TEST_BOOTSTRAP_OF_QUEUES names another broker than ours: an Apache Kafka with locks of two seconds
-(`group.share.min.record.lock.duration.ms=1000`, `group.share.record.lock.duration.ms=2000`).
+FENCEPOST_TEST_BOOTSTRAP_OF_QUEUES names another broker than ours: an Apache Kafka that takes locks of one second
+(`group.share.min.record.lock.duration.ms=1000`).
 """
 
 import logging
@@ -9,6 +9,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from typing import TypedDict
 
 import pytest
 import trio
@@ -18,21 +19,26 @@ import fencepost.sync
 from fencepost import AcknowledgementError, ErrorCode, Message
 from tests.kit.broker_process import BrokerProcess
 
-QUICK_LOCKS = {
-    "group.share.min.record.lock.duration.ms": "1000",
-    "group.share.record.lock.duration.ms": "2000",
-}
+SHORT_LOCKS = {"group.share.min.record.lock.duration.ms": "1000"}
 GIVEN = os.environ.get("FENCEPOST_TEST_BOOTSTRAP_OF_QUEUES")
-ENOUGH_S = 60
+ENOUGH_S = 20
+
+
+class Quick(TypedDict):
+    fetch_max_wait: float
+
+
+QUICK = Quick(fetch_max_wait=0.05)
+"""Fetches that wait shortly at the broker, so that a queue ends soon."""
 
 
 @pytest.fixture(scope="module")
 def address_of_queues(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker whose locks end after two seconds."""
+    """A broker whose groups may have locks of one second."""
     if GIVEN is not None:
         yield GIVEN
         return
-    with BrokerProcess(tmp_path_factory.mktemp("queues"), settings=QUICK_LOCKS) as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("queues"), settings=SHORT_LOCKS) as broker:
         yield broker.address
 
 
@@ -63,7 +69,7 @@ async def test_members_share_the_records_of_one_partition(kafka: fencepost.Clien
     seen: list[tuple[str, bytes | None, int]] = []
 
     async def work(member: str) -> None:
-        async with kafka.queue(name, group=name, max_in_flight=20) as queue:
+        async with kafka.queue(name, group=name, max_in_flight=20, **QUICK) as queue:
 
             async def handle(message: Message[bytes, bytes]) -> None:
                 await trio.sleep(0.001)
@@ -90,7 +96,7 @@ async def test_members_share_the_records_of_one_partition(kafka: fencepost.Clien
 async def test_an_error_in_the_block_leaves_it_and_the_record_comes_again(kafka: fencepost.Client, name: str) -> None:
     await prepare(kafka, name, 2)
     counts = []
-    async with kafka.queue(name, group=name, retry_delay=0.3) as queue:
+    async with kafka.queue(name, group=name, retry_delay=0.1, **QUICK) as queue:
         began = trio.current_time()
         async for message in queue:
             try:
@@ -104,13 +110,13 @@ async def test_an_error_in_the_block_leaves_it_and_the_record_comes_again(kafka:
                 break
         await message.acknowledged()
     assert counts == [(b"0", 1), (b"1", 1), (b"0", 2), (b"0", 3)]
-    assert trio.current_time() - began > 0.3 + 0.6, "the delay doubles"
+    assert trio.current_time() - began > 0.1 + 0.2, "the delay doubles"
 
 
 async def test_a_record_is_rejected_for_good_and_released_at_once(kafka: fencepost.Client, name: str) -> None:
     await prepare(kafka, name, 3)
     got = []
-    async with kafka.queue(name, group=name) as queue:
+    async with kafka.queue(name, group=name, **QUICK) as queue:
         async for message in queue:
             got.append((message.value, message.delivery_count))
             async with message:
@@ -138,7 +144,7 @@ async def test_what_cannot_be_deserialized_is_rejected(
         return int(data)
 
     got = []
-    async with kafka.queue(name, group=name, value_deserializer=number) as queue:
+    async with kafka.queue(name, group=name, value_deserializer=number, **QUICK) as queue:
         async for message in queue:
             async with message:
                 got.append(message.value)
@@ -150,12 +156,12 @@ async def test_what_cannot_be_deserialized_is_rejected(
 
 async def test_a_lock_is_renewed_while_the_block_runs_and_ends_without_one(kafka: fencepost.Client, name: str) -> None:
     """KIP-1222; without a block the lock ends, and the acknowledgement that comes too late is reported."""
-    await prepare(kafka, name, 2)
-    async with kafka.queue(name, group=name, max_in_flight=2) as queue:
+    await prepare(kafka, name, 2, share_record_lock_duration_ms="1000")
+    async with kafka.queue(name, group=name, max_in_flight=2, **QUICK) as queue:
         source = aiter(queue)
         kept, left = await anext(source), await anext(source)
         async with kept:
-            await trio.sleep(3)
+            await trio.sleep(1.6)
         await kept.acknowledged()
         left.accept()
         with pytest.raises(AcknowledgementError) as caught:
@@ -185,7 +191,7 @@ async def test_markers_and_aborted_records_are_gaps(kafka: fencepost.Client, nam
     async with kafka.producer() as plain:
         await plain.send(name, b"last")
     got = []
-    async with kafka.queue(name, group=name) as queue:
+    async with kafka.queue(name, group=name, **QUICK) as queue:
         async for message in queue:
             async with message:
                 got.append(message.value)
@@ -196,7 +202,7 @@ async def test_markers_and_aborted_records_are_gaps(kafka: fencepost.Client, nam
 
 async def test_leaving_waits_for_blocks_and_gives_the_rest_to_others(kafka: fencepost.Client, name: str) -> None:
     await prepare(kafka, name, 10)
-    finished = []
+    finished = list[bytes | None]()
 
     async def slow(message: Message[bytes, bytes]) -> None:
         async with message:
@@ -206,12 +212,12 @@ async def test_leaving_waits_for_blocks_and_gives_the_rest_to_others(kafka: fenc
 
     began = trio.Event()
     async with trio.open_nursery() as nursery:
-        async with kafka.queue(name, group=name) as queue:
+        async with kafka.queue(name, group=name, **QUICK) as queue:
             nursery.start_soon(slow, await anext(aiter(queue)))
             await began.wait()
         assert finished == [b"0"], "the block of the queue waits for it"
-    rest = []
-    async with kafka.queue(name, group=name) as queue:
+    rest = list[tuple[bytes | None, int]]()
+    async with kafka.queue(name, group=name, **QUICK) as queue:
         async for message in queue:
             async with message:
                 rest.append((message.value, message.delivery_count))
@@ -234,7 +240,7 @@ async def test_a_worker_whose_handler_fails_takes_the_next_message(
             queue.stop()
 
     caplog.set_level(logging.ERROR)
-    async with kafka.queue(name, group=name, retry_delay=0.1) as queue:
+    async with kafka.queue(name, group=name, retry_delay=0.1, **QUICK) as queue:
         await queue.run(handle)
     assert seen == [b"0", b"1", b"2", b"0"]
     assert "the first time" in caplog.text
@@ -251,7 +257,7 @@ def test_the_blocking_queue(address_of_queues: str, name: str) -> None:
         if len(seen) == 4:
             queue.stop()
 
-    with fencepost.sync.Client(address_of_queues) as kafka, kafka.queue(name, group=name) as queue:
+    with fencepost.sync.Client(address_of_queues) as kafka, kafka.queue(name, group=name, **QUICK) as queue:
         for message in queue:
             with message:
                 seen.append(message.value)
