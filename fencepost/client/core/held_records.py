@@ -34,6 +34,7 @@ class HeldRecord:
     locked_until: float
     renew_at: float
     keeps_lock: bool = True
+    may_renew: bool = True  # no renewal was refused
     decision: AcknowledgeType | None = None
     release_at: float = -math.inf
     result: ErrorCode | None = None
@@ -101,12 +102,12 @@ class HeldRecords:
         if release_at == -math.inf:
             self._is_ready(record)
         else:
-            record.keeps_lock = True
+            record.keeps_lock = record.may_renew
             self._look_at = min(self._look_at, release_at)
 
     def keep_lock(self, record: HeldRecord, keep: bool) -> None:
         """Whether to renew its lock from now on."""
-        record.keeps_lock = keep
+        record.keeps_lock = keep and record.may_renew
         self._look_at = min(self._look_at, record.renew_at if keep else record.locked_until)
 
     def release_now(self, record: HeldRecord) -> None:
@@ -175,7 +176,8 @@ class HeldRecords:
         """The broker answered one partition's part of a request.
 
         It takes or refuses all of the part together (SharePartition.acknowledge rolls back). So after a refusal the
-        halves are sent again, one after the other, until it is known which records it was about.
+        halves are sent again, one after the other, until it is known which records it was about. A renewal is also
+        refused where the group has `share.renew.acknowledge.enable=false`: the lock then ends in its time.
         """
         if code.retriable:
             self.unanswered(sent)
@@ -187,7 +189,10 @@ class HeldRecords:
             self._parts.setdefault(living[0].record.place, []).extend([living[half:], living[:half]])
             return
         for record, kind in living:
-            if code is not ErrorCode.NONE:
+            if code is not ErrorCode.NONE and kind is AcknowledgeType.RENEW:
+                record.keeps_lock = record.may_renew = False
+                self._look_at = min(self._look_at, record.locked_until)
+            elif code is not ErrorCode.NONE:
                 self._end(record, code)
                 self.lost.append(record)
             elif kind is AcknowledgeType.RENEW:

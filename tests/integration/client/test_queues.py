@@ -72,7 +72,10 @@ async def test_members_share_the_records_of_one_partition(kafka: fencepost.Clien
         async with kafka.queue(name, group=name, max_in_flight=20, **QUICK) as queue:
 
             async def handle(message: Message[bytes, bytes]) -> None:
-                await trio.sleep(0.001)
+                members.add(member)
+                if len(members) == 2:
+                    both.set()
+                await both.wait()
                 seen.append((member, message.value, message.delivery_count))
                 if len(seen) == 300:
                     done.set()
@@ -80,7 +83,8 @@ async def test_members_share_the_records_of_one_partition(kafka: fencepost.Clien
             queues.append(queue)
             await queue.run(handle, workers=4)
 
-    done, queues = trio.Event(), list[fencepost.Queue[bytes, bytes]]()
+    done, both = trio.Event(), trio.Event()
+    members, queues = set[str](), list[fencepost.Queue[bytes, bytes]]()
     async with trio.open_nursery() as nursery:
         for member in "ab":
             nursery.start_soon(work, member)

@@ -128,12 +128,17 @@ def test_a_leader_that_moved_or_a_lost_session_is_no_answer() -> None:
         assert (record.result, held.lost, held.is_settled) == (LOCK_ENDED, [record], True)
 
 
-def test_a_refused_renewal_is_told_while_the_block_still_runs() -> None:
+def test_after_a_refused_renewal_the_lock_ends_in_its_time() -> None:
+    """SharePartition: also INVALID_RECORD_STATE if the group has share.renew.acknowledge.enable=false."""
     held = HeldRecords()
     [record] = acquire(held)
     held.look(15.0)
     held.answered(held.take([P])[P], ErrorCode.INVALID_RECORD_STATE, 15.0, LOCK_S)
-    assert (record.result, held.lost, held.in_flight) == (ErrorCode.INVALID_RECORD_STATE, [record], 0)
+    held.keep_lock(record, True)
+    held.look(29.0)
+    assert (held.take([P]), held.lost) == ({}, [])
+    held.look(30.0)
+    assert (record.result, held.lost, held.in_flight) == (LOCK_ENDED, [record], 0)
 
 
 def test_a_renewal_without_response_is_sent_again() -> None:
