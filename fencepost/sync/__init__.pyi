@@ -254,7 +254,6 @@ class Client:
     def queue(
         self,
         *topics: str | Iterable[str],
-        group: str,
         key_deserializer: AnyDeserializer[K] | None = ...,
         value_deserializer: AnyDeserializer[V] | None = ...,
         **options: Unpack[QueueOptions],

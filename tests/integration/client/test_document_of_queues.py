@@ -19,7 +19,6 @@ from tests.kit.broker_process import BrokerProcess
 PAGE = (ROOT / "docs" / "queues.md").read_text(encoding="utf-8")
 SENDER, FIRST, RETRIES, WORKERS, BLOCKING = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 WAIT_S = 60
-GIVEN = os.environ.get("FENCEPOST_TEST_BOOTSTRAP_OF_QUEUES")
 WRITTEN = "127.0.0.1:9092"
 ORDERS = ("tea", "bread", "salt")
 
@@ -28,7 +27,7 @@ ORDERS = ("tea", "bread", "salt")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, "subprocess.Popen[str]"]]:
     """All that work on messages, begun together; the page's sender has run before, in this process."""
     with BrokerProcess(tmp_path_factory.mktemp("broker")) as broker, ExitStack() as stack:
-        address = GIVEN or broker.address
+        address = broker.address
         exec(compile(SENDER.replace(WRITTEN, address), "docs/queues.md", "exec"), {})
         with Client(address) as kafka, kafka.admin() as admin:
             for group in ("checkers", "cooks", "printers"):
