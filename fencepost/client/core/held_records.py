@@ -25,7 +25,7 @@ class HeldRecord:
     """One acquired record.
 
     `keeps_lock`: its lock is renewed before it ends. `result` is NONE once the broker has taken the acknowledgement;
-    any other code means that it did not count, and that the record is or will be delivered again.
+    any other code means that this is not certain, and that the record may be delivered again.
     """
 
     place: Place
@@ -191,14 +191,12 @@ class HeldRecords:
         for record, kind in living:
             if code is not ErrorCode.NONE and kind is AcknowledgeType.RENEW:
                 record.keeps_lock = record.may_renew = False
-                self._look_at = min(self._look_at, record.locked_until)
             elif code is not ErrorCode.NONE:
                 self._end(record, code)
                 self.lost.append(record)
             elif kind is AcknowledgeType.RENEW:
                 record.locked_until = sent_at + lock_s
                 record.renew_at = sent_at + lock_s * _RENEW_AFTER
-                self._look_at = min(self._look_at, record.renew_at)
             else:
                 self._end(record, ErrorCode.NONE)
 
@@ -220,8 +218,10 @@ class HeldRecords:
 
     def _back(self, sent: Sequence[Sent]) -> None:
         self._under_way -= len(sent)
-        for record, _ in sent:
+        for record, kind in sent:
             record.under_way = False
+            if kind is AcknowledgeType.RENEW:
+                self._look_at = -math.inf  # `look` passed over it meanwhile
 
     def _is_ready(self, record: HeldRecord) -> None:
         if record.counts:

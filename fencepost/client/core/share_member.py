@@ -32,11 +32,6 @@ class ShareMember:
         self.failure: ErrorCode | None = None
         """Why the group does not take this member; no heartbeat follows."""
 
-    @property
-    def is_due(self) -> bool:
-        """Whether to send a heartbeat at once, to join."""
-        return self.epoch == JOIN and self.failure is None
-
     def heartbeat(self) -> ShareHeartbeat:
         """The next one; a join names all."""
         return ShareHeartbeat(self.epoch, None if self._knows_topics and self.epoch != JOIN else self._topics)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from fencepost.client.config import QueueConfig
 from fencepost.client.core.acknowledgements import AcknowledgeType
@@ -124,6 +125,7 @@ class Exchange:
                 continue
             try:
                 await request()
+                await anyio.lowlevel.checkpoint()  # another leader may take the room that this one gave back
             except RetriableError as error:
                 if isinstance(error, ConnectionLostError):
                     leader.session.lost()
@@ -170,7 +172,7 @@ class Exchange:
 
     async def _fetch(self, leader: _Leader, wanted: set[Place], sent: dict[Place, list[Sent]], room: int) -> None:
         hand, config = self._hand, self._config
-        wait_ms = config.fetch_max_wait_ms
+        wait_ms = 0 if sent else config.fetch_max_wait_ms  # the response to acknowledgements waits for the records
         if hand.held.in_flight or not leader.session.is_open:
             wait_ms = min(wait_ms, _WAIT_WITH_RECORDS_IN_HAND_MS)
         request = fetch_request(self._who, config, leader.session.fetch(wanted), sent, room, wait_ms)

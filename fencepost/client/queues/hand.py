@@ -77,7 +77,8 @@ class Hand:
 
     def block_ended(self, record: HeldRecord) -> None:
         self._blocks -= 1
-        self.held.keep_lock(record, False)
+        if record.decision is None:
+            self.held.keep_lock(record, False)
         self.notify()
 
     @property
@@ -109,7 +110,7 @@ class Hand:
         return 0 if enough or self.is_stopping else max(free, 0)
 
     def report_lost(self) -> None:
-        """Log the acknowledgements that did not count, and let those that wait for them know."""
+        """Log the locks and acknowledgements that were lost, and let those that wait for them know."""
         lost, self.held.lost = self.held.lost, []
         if not lost:
             return
@@ -119,7 +120,9 @@ class Hand:
             f"{names.get(one.place[0], '?')}-{one.place[1]} {one.offset}" for one in lost[:_SHOWN_LOST]
         ) + ("" if len(lost) <= _SHOWN_LOST else f" and {len(lost) - _SHOWN_LOST} more")
         codes = ", ".join(sorted({(one.result or ErrorCode.NONE).name for one in lost}))
-        _LOG.warning("queue of %s: lost the locks of %s (%s): delivered again", self._config.group_id, shown, codes)
+        _LOG.warning(
+            "queue of %s: lost the locks of %s (%s): they may be delivered again", self._config.group_id, shown, codes
+        )
         self.notify()
 
     @property

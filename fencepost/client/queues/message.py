@@ -22,9 +22,10 @@ _PAST = {AcknowledgeType.ACCEPT: "accepted", AcknowledgeType.RELEASE: "released"
 
 
 class AcknowledgementError(KafkaError):
-    """An acknowledgement did not count: the message's lock had ended, or no broker took it in time.
+    """No broker confirmed an acknowledgement: the message's lock had ended, or no response came in time.
 
-    Another member, or this one, gets the record again, with a higher `delivery_count`.
+    The record is delivered again, with a higher `delivery_count`; but not if the acknowledgement had arrived, and only
+    its response was lost.
     """
 
 
@@ -94,7 +95,7 @@ class Message(Generic[K, V]):
         self._decide(AcknowledgeType.REJECT)
 
     async def acknowledged(self) -> None:
-        """Wait until the broker has taken the acknowledgement. Raises AcknowledgementError if it did not count.
+        """Wait until the broker has taken the acknowledgement. Raises AcknowledgementError if it is not confirmed.
 
         Raises RuntimeError if nothing is decided yet.
         """
@@ -103,8 +104,8 @@ class Message(Generic[K, V]):
             raise RuntimeError(f"{self!r} has no acknowledgement: accept, release or reject it first")
         await self._queue.wait_until(lambda: record.result is not None)
         if record.result is not ErrorCode.NONE:
-            what = f"the acknowledgement of {self.topic}-{self.partition} {self.offset} did not count"
-            raise AcknowledgementError(f"{what}: the record is delivered again", code=record.result)
+            what = f"the acknowledgement of {self.topic}-{self.partition} {self.offset} is not confirmed"
+            raise AcknowledgementError(f"{what}: the record may be delivered again", code=record.result)
 
     async def __aenter__(self) -> Self:
         """Raises RuntimeError if the message is decided already."""

@@ -104,7 +104,7 @@ class Queue(Generic[K, V]):
 
     @property
     def lost(self) -> int:
-        """How many messages lost their locks, or their acknowledgements, so far: these are delivered again."""
+        """How many messages lost their locks, or their acknowledgements, so far; these may be delivered again."""
         return self._hand.lost
 
     def __aiter__(self) -> AsyncIterator[Message[K, V]]:

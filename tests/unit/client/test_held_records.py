@@ -88,6 +88,18 @@ def test_a_release_that_waits_keeps_its_lock_until_its_time() -> None:
     assert sent_by(held) == [(0, RELEASE)]
 
 
+def test_a_release_time_that_comes_while_a_renewal_is_under_way_is_not_missed() -> None:
+    held = HeldRecords()
+    [record] = acquire(held)
+    held.decide(record, RELEASE, 15.2)
+    held.look(15.0)
+    renewal = held.take([P])[P]
+    held.look(15.1)
+    held.answered(renewal, NONE, 15.0, LOCK_S)
+    held.look(15.2)
+    assert sent_by(held) == [(0, RELEASE)]
+
+
 def test_a_decision_while_the_renewal_is_under_way_is_sent_behind_it() -> None:
     held = HeldRecords()
     [record] = acquire(held)

@@ -208,6 +208,43 @@ async def test_renewals_go_alone_and_end_with_the_block(serve: Any, autojump_clo
     assert not any(one.is_renew_ack for name, _, one in broker.requests if name == "ShareFetch")
 
 
+async def test_a_release_that_waits_outlives_its_lock(serve: Any, autojump_clock: MockClock) -> None:
+    """The member renews the lock until the delay is over, and then releases the record."""
+    broker = await serve()
+    async with fencepost.Client(broker.address) as kafka, kafka.queue("t", group="g") as queue:
+        async for message in queue:
+            async with message:
+                message.release(delay=LOCK_S * 1.2)
+            began = trio.current_time()
+            await message.acknowledged()
+            assert LOCK_S * 1.2 <= trio.current_time() - began < LOCK_S * 1.2 + 0.2
+            break
+    assert broker.acknowledgements() == [(0, 0, [4]), (0, 0, [4]), (0, 0, [2])]
+
+
+async def test_a_cancelled_block_releases_at_once_and_an_exception_after_the_delay(
+    serve: Any, autojump_clock: MockClock
+) -> None:
+    """`retry_delay` doubles with each delivery, up to `retry_delay_max`."""
+    broker = await serve(2)
+    async with fencepost.Client(broker.address) as kafka, kafka.queue("t", group="g", retry_delay=5) as queue:
+        source = aiter(queue)
+        cancelled, failed = await anext(source), await anext(source)
+        began = trio.current_time()
+        with trio.move_on_after(1):
+            async with cancelled:
+                await trio.sleep_forever()
+        await cancelled.acknowledged()
+        assert trio.current_time() - began < 1.2
+        with pytest.raises(ZeroDivisionError):
+            async with failed:
+                raise ZeroDivisionError
+        began = trio.current_time()
+        await failed.acknowledged()
+        assert 5 <= trio.current_time() - began < 5.2
+    assert [queue._hand.retry_delay_s(count) for count in (1, 2, 3, 9)] == [5, 10, 20, 60]
+
+
 async def test_no_more_is_acquired_than_may_be_in_flight(serve: Any, autojump_clock: MockClock) -> None:
     """KIP-1206: record_limit mode, max_records is the room that is left."""
     broker = await serve(10)

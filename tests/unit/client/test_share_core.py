@@ -153,7 +153,6 @@ def test_a_member_joins_with_its_topics_and_then_names_them_no_more() -> None:
     member.answered(member.heartbeat(), NONE, 3, None)
     assert member.heartbeat() == ShareHeartbeat(3, None)
     member.answered(member.heartbeat(), NONE, 4, places(0))
-    assert [ShareMember(("t",)).is_due, member.is_due] == [True, False]
     assert (member.epoch, member.assignment) == (4, places(0))
 
 
@@ -179,7 +178,6 @@ def test_a_group_of_another_kind_is_a_failure() -> None:
         member = ShareMember(("t",))
         member.answered(member.heartbeat(), code, 0, None)
         assert member.failure is code
-        assert not member.is_due
 
 
 def test_a_coordinator_that_is_not_ready_changes_nothing() -> None:
