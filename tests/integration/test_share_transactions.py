@@ -70,7 +70,7 @@ def begun(new_wire: Connect, timeout_ms: int = 60_000) -> tuple[ShareMember, Tra
 
 
 def test_a_commit_makes_output_and_acknowledgements_count_at_once(new_wire: Connect) -> None:
-    """KIP-1289: pending records are delivered to nobody; after the commit they are done, also after a kill -9."""
+    """KIP-1289: pending records are not delivered; after the commit they are done, also after a kill -9."""
     one, work = begun(new_wire)
     two = member(new_wire, "two")
     assert two.acquire(wait_ms=50) == []
@@ -182,7 +182,7 @@ def test_a_member_that_leaves_while_pending(new_wire: Connect) -> None:
     assert two.acquire() == AGAIN
 
 
-def test_nobody_is_left_while_pending(new_wire: Connect) -> None:
+def test_no_member_is_left_while_pending(new_wire: Connect) -> None:
     """Without sessions the leader forgets the share partition: what it reads again has the open transaction."""
     one, work = begun(new_wire)
     one.wire.close()
@@ -241,6 +241,8 @@ def test_it_is_not_served_unless_wanted(start_broker: StartBroker) -> None:
     """It is of no Kafka: `unstable.api.versions.enable`."""
     for settings in ({}, UNSTABLE):
         with Wire(start_broker(settings=settings).connect()) as wire:
-            answer = wire.call(ApiKey.API_VERSIONS, 3, ApiVersionsRequest(client_software_name="w", client_software_version="1"))
+            answer = wire.call(
+                ApiKey.API_VERSIONS, 3, ApiVersionsRequest(client_software_name="w", client_software_version="1")
+            )
             served = [key.api_key for key in answer.api_keys]
             assert (ApiKey.TXN_SHARE_ACKNOWLEDGE in served) == bool(settings)
