@@ -117,7 +117,7 @@ class InFlightBatch:
         self.first = first
         self.last = last
         self.whole = whole
-        """The state of all offsets, while `offsets` is None; after that, of those that nothing has happened to."""
+        """The state of all offsets, while `offsets` is None; after that, of those that nothing happened to."""
         self.offsets: list[InFlightState] | None = None
         self.done = 0
         """How many of the first entries of `offsets` are known to be done."""
