@@ -61,6 +61,23 @@ class ShareMember:
         renew: bool = False,
         final: bool = False,
     ) -> fetching.ShareFetchResponse:
+        request = self.fetch_request(
+            *acks, max_records=max_records, wait_ms=wait_ms, mode=mode, renew=renew, final=final
+        )
+        answer: fetching.ShareFetchResponse = self.wire.call(ApiKey.SHARE_FETCH, 2, request)
+        if not answer.error_code:
+            self.epoch += 1
+        return answer
+
+    def fetch_request(
+        self,
+        *acks: Ack,
+        max_records: int = 100,
+        wait_ms: int = 3_000,
+        mode: int = 1,
+        renew: bool = False,
+        final: bool = False,
+    ) -> fetching.ShareFetchRequest:
         named = self.partitions if self.epoch == 0 else sorted({ack.partition for ack in acks})
         parts = [
             fetching.FetchPartition(
@@ -73,7 +90,7 @@ class ShareMember:
             )
             for part in named
         ]
-        request = fetching.ShareFetchRequest(
+        return fetching.ShareFetchRequest(
             group_id=self.group,
             member_id=self.member,
             share_session_epoch=-1 if final else self.epoch,
@@ -86,14 +103,14 @@ class ShareMember:
             is_renew_ack=renew,
             topics=[fetching.FetchTopic(topic_id=self.topic_id, partitions=parts)] if parts else [],
         )
-        answer: fetching.ShareFetchResponse = self.wire.call(ApiKey.SHARE_FETCH, 2, request)
-        if not answer.error_code:
-            self.epoch += 1
-        return answer
 
     def acquire(self, *acks: Ack, **options: int) -> list[tuple[int, int]]:
         """Fetch, and the (offset, delivery count) of each acquired record; the answer has no errors."""
-        answer = self.fetch(*acks, **options)  # type: ignore[arg-type]
+        return self.taken(self.fetch(*acks, **options))  # type: ignore[arg-type]
+
+    @staticmethod
+    def taken(answer: fetching.ShareFetchResponse) -> list[tuple[int, int]]:
+        """The (offset, delivery count) of each acquired record of an answer, which has no errors."""
         assert not answer.error_code
         found = []
         for topic in answer.responses:

@@ -7,7 +7,7 @@ SharePartition (pure) --Change--> a queue for each --SharePersister--> stored, t
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import lru_cache
 
 import trio
@@ -21,12 +21,15 @@ from fencepost.broker.share.change import Change
 from fencepost.broker.share.partition import SharePartition
 from fencepost.broker.share.sessions import MemberKey, ShareSessions, TopicIdPartition
 from fencepost.broker.share.values import Limits
+from fencepost.coordinator.ports import ProducerTag
 from fencepost.coordinator.runtime.timers import Timers
 from fencepost.coordinator.share.group_config import ShareGroupSettings
 from fencepost.coordinator.share.values import (
     UNINITIALIZED,
+    Outcome,
     ShareKey,
     SharePersister,
+    StateBatch,
     StateUpdate,
     StoredState,
 )
@@ -104,6 +107,8 @@ class LedPartition:
         """Whether its state is known."""
         self.error = NO_ERROR
         """Why it is used no more."""
+        self.ended: list[tuple[int, bool]] = []
+        """Transactions that ended while the state was being read: producer id, and whether they committed."""
         self.watchers: dict[Watcher, None] = {}
         self.queue: list[Storing] = []
         """Changes that are being stored, and those that wait for it."""
@@ -216,6 +221,8 @@ class SharePartitions:
                 return
         led.core.restore(_within(led, state), first_offset)
         led.active = True
+        for producer_id, commit in led.ended:
+            self._resolve(led, producer_id, commit)
         led.wake()
 
     async def _first_offset(self, led: LedPartition) -> int:
@@ -279,6 +286,38 @@ class SharePartitions:
             self.changed(led)
         self._drop_unused(led)
 
+    # Transactions
+
+    async def store_in(self, producer: ProducerTag, changes: Sequence[tuple[LedPartition, Change]]) -> list[ErrorCode]:
+        """Store what is to become of records if a transaction commits; an error for each.
+
+        No other task runs between the call and the append. What was refused is with its member as before; a share
+        partition of which it is not known is begun anew.
+        """
+
+        def settle(outcomes: Sequence[Outcome]) -> None:
+            for (_, change), outcome in zip(changes, outcomes, strict=True):
+                change.settle(not outcome.error)
+
+        updates = [(led.key, change.update(led.log.leader_epoch)) for led, change in changes]
+        outcomes = await self._persister.write_in_transaction(producer, updates, settle)
+        for (led, _), outcome in zip(changes, outcomes, strict=True):
+            if client_error(outcome.error) not in (NO_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR):
+                self._drop(led, client_error(outcome.error))
+        return [outcome.error for outcome in outcomes]
+
+    def transaction_ended(self, key: ShareKey, producer_id: int, commit: bool) -> None:
+        """A transaction that acknowledged records of a share partition ended, and its marker there is durable."""
+        led = self._led.get(key)
+        if led is not None and led.active:
+            self._resolve(led, producer_id, commit)
+        elif led is not None:
+            led.ended.append((producer_id, commit))
+
+    def _resolve(self, led: LedPartition, producer_id: int, commit: bool) -> None:
+        self.store(led, led.core.resolve(producer_id, commit))
+        self.changed(led)
+
     def changed(self, led: LedPartition) -> None:
         """Locks began or ended, or records are available again: fetches look again, and the timer is set."""
         expiry_ms = led.core.next_expiry()
@@ -335,9 +374,16 @@ def _within(led: LedPartition, state: StoredState) -> StoredState:
         end_offset,
         state.start_offset,
     )
-    batches = tuple(
-        batch._replace(last_offset=min(batch.last_offset, end_offset - 1))
-        for batch in state.batches
-        if batch.first_offset < end_offset
+
+    def cut(batch: StateBatch) -> StateBatch:
+        return batch._replace(last_offset=min(batch.last_offset, end_offset - 1))
+
+    return state._replace(
+        start_offset=min(state.start_offset, end_offset),
+        batches=tuple(cut(batch) for batch in state.batches if batch.first_offset < end_offset),
+        pending=tuple(
+            pending._replace(batch=cut(pending.batch))
+            for pending in state.pending
+            if pending.batch.first_offset < end_offset
+        ),
     )
-    return state._replace(start_offset=min(state.start_offset, end_offset), batches=batches)
