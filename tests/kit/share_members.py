@@ -3,10 +3,16 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages import api78_share_fetch as fetching
 from fencepost.protocol.messages import api79_share_acknowledge as acknowledging
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
+from fencepost.protocol.messages.api44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from fencepost.protocol.messages.api83_initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeStateData,
@@ -149,3 +155,14 @@ class ShareMember:
         assert not answer.error_code, answer
         self.epoch += 1
         return [part.error_code for topic in answer.responses for part in topic.partitions]
+
+
+def configure_group(wire: Wire, group: str, **configs: str) -> None:
+    """Set configurations of a group, by Kafka's names with underscores for dots."""
+    entries = [
+        AlterableConfig(name=name.replace("_", "."), config_operation=0, value=value) for name, value in configs.items()
+    ]
+    resource = AlterConfigsResource(resource_type=ConfigResourceType.GROUP, resource_name=group, configs=entries)
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    [answer] = wire.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
+    assert not answer.error_code, answer

@@ -35,6 +35,9 @@ class Metrics:
         self.loop_busy_share = 0.0
         """The share of a core that the event loop's thread used lately."""
         self.markers_written = 0
+        self.dead_letters = 0
+        """Records that share groups gave up, and that were appended to their dead-letter topics."""
+        self.dead_letters_failed = 0
 
     def topic(self, name: str) -> TopicCounters:
         return self.topics[name]

@@ -3,6 +3,8 @@
 ShareFetch, ShareAcknowledge, sessions that end, locks that end
     |                                  |
 SharePartition (pure) --Change--> a queue for each --SharePersister--> stored, then settled in the same order
+    ^                                                                                  |
+    +------ archived <------ DeadLetterWriter <------ records given up (KIP-1191) <----+
 """
 
 import logging
@@ -18,9 +20,11 @@ from fencepost.broker.log.reading import offset_for_timestamp
 from fencepost.broker.log.results import Watcher
 from fencepost.broker.ports import Broker
 from fencepost.broker.share.change import Change
+from fencepost.broker.share.dead_letters import DeadLetterWriter
 from fencepost.broker.share.partition import SharePartition
 from fencepost.broker.share.sessions import MemberKey, ShareSessions, TopicIdPartition
-from fencepost.broker.share.values import Limits
+from fencepost.broker.share.values import DeadLetters, Limits
+from fencepost.coordinator.metadata.image import SHARE_VERSION
 from fencepost.coordinator.ports import ProducerTag
 from fencepost.coordinator.runtime.timers import Timers
 from fencepost.coordinator.share.group_config import ShareGroupSettings
@@ -66,14 +70,19 @@ def client_error(error: ErrorCode) -> ErrorCode:
             return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+DEAD_LETTERS_SINCE = 2
+"""The level of share.version from which on share groups write dead letters (`ShareVersion.supportsShareGroupDLQ`)."""
+
+
 @lru_cache(maxsize=1000)
-def limits_of(settings: ShareGroupSettings) -> Limits:
+def limits_of(settings: ShareGroupSettings, share_version: int) -> Limits:
     """The settings of a group that its share partitions obey."""
     return Limits(
         max_in_flight=settings.partition_max_record_locks,
         delivery_count_limit=settings.delivery_count_limit,
         lock_ms=settings.record_lock_duration_ms,
         renew=settings.renew_acknowledge_enable,
+        dead_letters=share_version >= DEAD_LETTERS_SINCE and settings.dead_letter_topic is not None,
     )
 
 
@@ -112,6 +121,8 @@ class LedPartition:
         self.watchers: dict[Watcher, None] = {}
         self.queue: list[Storing] = []
         """Changes that are being stored, and those that wait for it."""
+        self.dead: list[DeadLetters] = []
+        """Records that are being written to the dead-letter topic, and those that wait for it."""
 
     def wake(self) -> None:
         """Have fetches that wait look again."""
@@ -129,6 +140,7 @@ class SharePartitions:
         self._timers: Timers[ShareKey] = Timers()
         self._earlier_timer = trio.Event()
         self._nursery: trio.Nursery | None = None
+        self._dead_letters = DeadLetterWriter(node)
         self.sessions = ShareSessions(lambda: node.config.group_share_max_share_sessions, self.leave)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -160,9 +172,13 @@ class SharePartitions:
         if log is None:
             return self._node.absence(tp)
         key = ShareKey(group_id, *part)
-        led = self._led[key] = LedPartition(key, tp, log, lambda: limits_of(self._node.share_settings(group_id)))
+        led = self._led[key] = LedPartition(key, tp, log, lambda: self._limits(group_id))
         self._start(self._load, led)
         return led
+
+    def _limits(self, group_id: str) -> Limits:
+        share_version = self._node.metadata.image.features.get(SHARE_VERSION, 0)
+        return limits_of(self._node.share_settings(group_id), share_version)
 
     def _start(self, task: Callable[[LedPartition], Awaitable[None]], led: LedPartition) -> None:
         assert self._nursery is not None, "share partitions are used before `run`"
@@ -219,10 +235,11 @@ class SharePartitions:
             if outcome.error:
                 self._drop(led, client_error(outcome.error))
                 return
-        led.core.restore(_within(led, state), first_offset)
+        dead = led.core.restore(_within(led, state), first_offset)
         led.active = True
         for producer_id, commit in led.ended:
             self._resolve(led, producer_id, commit)
+        self._give_up(led, dead)
         led.wake()
 
     async def _first_offset(self, led: LedPartition) -> int:
@@ -269,7 +286,8 @@ class SharePartitions:
             epoch = led.log.leader_epoch
             outcomes = await self._persister.write([(led.key, each.change.update(epoch)) for each in storing])
             for each, outcome in zip(storing, outcomes, strict=True):
-                each.change.settle(not outcome.error)
+                dead = each.change.settle(not outcome.error)
+                self._give_up(led, dead)
                 each.finish(client_error(outcome.error))
             del led.queue[: len(storing)]
             failed = next((outcome for outcome in outcomes if outcome.error), None)
@@ -296,8 +314,8 @@ class SharePartitions:
         """
 
         def settle(outcomes: Sequence[Outcome]) -> None:
-            for (_, change), outcome in zip(changes, outcomes, strict=True):
-                change.settle(not outcome.error)
+            for (led, change), outcome in zip(changes, outcomes, strict=True):
+                self._give_up(led, change.settle(not outcome.error))
 
         updates = [(led.key, change.update(led.log.leader_epoch)) for led, change in changes]
         outcomes = await self._persister.write_in_transaction(producer, updates, settle)
@@ -317,6 +335,25 @@ class SharePartitions:
     def _resolve(self, led: LedPartition, producer_id: int, commit: bool) -> None:
         self.store(led, led.core.resolve(producer_id, commit))
         self.changed(led)
+
+    # Dead letters
+
+    def _give_up(self, led: LedPartition, dead: Sequence[DeadLetters]) -> None:
+        """Have records written to the dead-letter topic after those before them, then archived."""
+        led.dead += dead
+        if dead and len(led.dead) == len(dead):
+            self._start(self._write_dead, led)
+
+    async def _write_dead(self, led: LedPartition) -> None:
+        """SharePartition.initiateDLQAndArchive. If the share partition ends before, its next one writes them again."""
+        while led.dead and not led.error:
+            dead = led.dead[:]
+            await self._dead_letters.write(led.key.group_id, led.log, dead)
+            if led.error:
+                return
+            for each in dead:
+                self.store(led, led.core.archive(each))
+            del led.dead[: len(dead)]
 
     def changed(self, led: LedPartition) -> None:
         """Locks began or ended, or records are available again: fetches look again, and the timer is set."""
@@ -357,7 +394,7 @@ class SharePartitions:
 
     def _drop_unused(self, led: LedPartition) -> None:
         """Forget a share partition whose group has no session here, once all of it is stored."""
-        if not led.queue and not self.sessions.of_group[led.key.group_id]:
+        if not led.queue and not led.dead and not self.sessions.of_group[led.key.group_id]:
             self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
