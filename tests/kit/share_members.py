@@ -7,6 +7,10 @@ from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages import api78_share_fetch as fetching
 from fencepost.protocol.messages import api79_share_acknowledge as acknowledging
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
+from fencepost.protocol.messages.api76_share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 from fencepost.protocol.messages.api83_initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeStateData,
@@ -41,6 +45,16 @@ def initialize(wire: Wire, group: str, topic_id: bytes, partitions: Sequence[int
     request = InitializeShareGroupStateRequest(group_id=group, topics=[data])
     response = wire.call(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, request)
     assert [part.error_code for topic in response.results for part in topic.partitions] == [0] * len(partitions)
+
+
+def beat(wire: Wire, group: str, member: str, epoch: int, *topics: str) -> ShareGroupHeartbeatResponse:
+    """A heartbeat of a member; one that joins (epoch 0) subscribes to the topics."""
+    request = ShareGroupHeartbeatRequest(
+        group_id=group, member_id=member, member_epoch=epoch, subscribed_topic_names=None if epoch else list(topics)
+    )
+    response: ShareGroupHeartbeatResponse = wire.call(ApiKey.SHARE_GROUP_HEARTBEAT, 1, request)
+    assert not response.error_code, response
+    return response
 
 
 class ShareMember:
