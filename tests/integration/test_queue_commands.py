@@ -66,8 +66,8 @@ def test_depth_members_and_what_they_hold(broker: BrokerProcess, wire: Wire) -> 
     member = joined(wire, group, "seen")
     assert len(member.acquire(max_records=6)) == 6
     assert member.acknowledge(Ack(0, 1, 2, ACCEPT), Ack(0, 3, 3, REJECT), Ack(0, 4, 4, RELEASE)) == [0]
-    [listed] = [one for one in asked(broker, "list", "--state", "Stable") if one["group"] == group]
-    assert listed == {"group": group, "state": "Stable", "members": 1, "partitions": 1, "depth": 7}
+    [listed] = [one for one in asked(broker, "list", "--state", "Stable") if one["group_id"] == group]
+    assert listed == {"group_id": group, "state": "Stable", "members": 1, "partitions": 1, "depth": 7}
     found = asked(broker, "describe", group)
     assert (found["type"], found["depth"], found["held"]) == ("share", 7, {"one": 2})
     assert found["deliveries"] == {"1": 3}
@@ -149,7 +149,7 @@ def test_a_group_of_another_type_is_none(broker: BrokerProcess, wire: Wire) -> N
     """GroupCoordinatorService.shareGroupDescribe: GROUP_ID_NOT_FOUND. It is never deleted by this command."""
     wire.create_topic("other")
     assert wire.commit_offsets("classic", "other", 0) is ErrorCode.NONE
-    assert "classic" not in [one["group"] for one in asked(broker, "list")]
+    assert "classic" not in [one["group_id"] for one in asked(broker, "list")]
     assert queue(broker, "describe", "classic").exit_code == 1
     kept = queue(broker, "delete", "classic")
     assert (kept.exit_code, "there is no share group of this name" in kept.stdout) == (1, True)

@@ -3,10 +3,16 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages import api78_share_fetch as fetching
 from fencepost.protocol.messages import api79_share_acknowledge as acknowledging
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
+from fencepost.protocol.messages.api44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from fencepost.protocol.messages.api76_share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
@@ -55,6 +61,15 @@ def beat(wire: Wire, group: str, member: str, epoch: int, *topics: str) -> Share
     response: ShareGroupHeartbeatResponse = wire.call(ApiKey.SHARE_GROUP_HEARTBEAT, 1, request)
     assert not response.error_code, response
     return response
+
+
+def begin_queue(wire: Wire, group: str, topic: str, member: str = "one") -> None:
+    """A group with one member that begins at the first record of a topic, which it may not have read yet."""
+    change = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
+    resource = AlterConfigsResource(resource_type=ConfigResourceType.GROUP, resource_name=group, configs=[change])
+    answer = wire.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest(resources=[resource]))
+    assert [one.error_code for one in answer.responses] == [0]
+    beat(wire, group, member, 0, topic)
 
 
 class ShareMember:

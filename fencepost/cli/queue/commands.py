@@ -46,35 +46,26 @@ def queue() -> None:
 def list_command(states: tuple[str, ...], broker: Broker) -> None:
     """List share groups with their members and their depth.
 
-    DEPTH is the number of offsets up to the high watermark that are neither accepted nor archived. "?" where a broker
-    does not know it, and "-" where the group has not begun to read.
+    DEPTH is the number of offsets up to the high watermark that are neither accepted nor archived. "?": a broker does
+    not know it, or your user may not see it.
 
     \b
     Example:
       fencepost queue list --state Stable
     """
 
-    async def query(admin: "Admin") -> list[dict[str, Any]]:
-        from fencepost.client.admin.queues import depth_of
+    async def query(admin: "Admin") -> Any:
+        from fencepost.client.admin.client import parts_of
+        from fencepost.client.admin.queues import list_queues
 
-        listed = await admin.list_groups(states=states, types="share")
-        described = await admin.describe_share_groups(one.group_id for one in listed)
-        found = []
-        for group_id, group in described.items():
-            offsets = await admin.list_share_group_offsets(group_id)
-            row = {"group": group_id, "state": group.state, "members": len(group.members)}
-            found.append({**row, "partitions": len(offsets), "depth": depth_of(offsets.values()) if offsets else 0})
-        return found
+        return await list_queues(parts_of(admin), await admin.list_groups(states=states, types="share"))
 
     found = broker.ask(query)
     if broker.as_json:
-        print_json(found)
+        print_json(json_value(found))
         return
     if found:
-        rows = [
-            (one["group"], one["state"], one["members"], one["partitions"], queue_text.depth(one["depth"]))
-            for one in found
-        ]
+        rows = [(*one[:2], *("?" if number is None else number for number in one[2:])) for one in found]
         click.echo(table(("GROUP", "STATE", "MEMBERS", "PARTITIONS", "DEPTH"), rows))
     click.echo(counted(len(found), "share group"), err=True)
 

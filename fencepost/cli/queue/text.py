@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.connect import command_for
 from fencepost.cli.plain_text import age, cell, counted, json_value, places, table
+from fencepost.client.admin.queues import NEW
 
 if TYPE_CHECKING:
     from fencepost.client.admin.queues import Queue, QueuePartition, Why
@@ -81,7 +82,7 @@ def _partition(one: "QueuePartition", now_ms: int) -> tuple[object, ...]:
     known: tuple[object, ...] = ("?", "?", "?", "?")
     if states is not None:
         done = sum(counts[state] for state in DONE)
-        known = (states.next_offset, counts["acquired"], counts["available"], done)
+        known = (states.next_offset, counts["acquired"], counts["available"] + counts[NEW], done)
     return (
         places([one.partition]),
         "none" if one.start_offset is None else one.start_offset,

@@ -1,14 +1,15 @@
 """Share groups as queues: how much each partition has to do, who holds what, and why a record does not move."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from fencepost.client.admin.fetching import fetch
+from fencepost.client.admin.item_errors import ItemsFailedError
 from fencepost.client.admin.lag import Reach, existing, reaches
 from fencepost.client.admin.parts import AdminParts
 from fencepost.client.admin.share_types import RecordRange, RecordStates, ShareGroupOffset
-from fencepost.client.admin.types import ConfigEntry, GroupDescription
+from fencepost.client.admin.types import ConfigEntry, GroupDescription, GroupListing
 from fencepost.client.errors import KafkaError
 from fencepost.protocol.admin_enums import ConfigSource
 from fencepost.protocol.batch_header import CorruptBatch, OversizedBatch, iter_headers
@@ -19,6 +20,7 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 IN_FLIGHT_MAX: Final = "share.partition.max.record.locks"
 ISOLATION: Final = "share.isolation.level"
+NEW: Final = "new"
 OLDEST_LOOKUPS: Final = 100
 """For how many partitions the first record is read, to know its age."""
 _HIDDEN = frozenset({ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
@@ -40,8 +42,18 @@ class QueuePartition(NamedTuple):
 
     @property
     def counts(self) -> Counter[str]:
-        """How many offsets are in each state, of those that were acquired at least once or lie between them."""
+        """How many offsets are in each state, from the start offset to the last one in flight."""
         return counted_states(self.offset.states)
+
+
+class QueueLine(NamedTuple):
+    """A share group in a list; the numbers are None if the user may not see them, or a broker does not know them."""
+
+    group_id: str
+    state: str
+    members: int | None
+    partitions: int | None
+    depth: int | None
 
 
 class Queue(NamedTuple):
@@ -83,17 +95,36 @@ class Why(NamedTuple):
     record: RecordRange | None = None
 
 
-def depth_of(offsets: Collection[ShareGroupOffset]) -> int | None:
+def depth_of(offsets: Iterable[ShareGroupOffset]) -> int | None:
     """The sum of the lags; None if one is not known."""
     lags = [one.lag for one in offsets]
     return None if None in lags else sum(lag or 0 for lag in lags)
 
 
 def counted_states(states: RecordStates | None) -> Counter[str]:
-    """How many offsets are in each state."""
+    """How many offsets are in each state; NEW for available ones that were never delivered."""
     found = Counter[str]()
     for one in () if states is None else states.whole():
-        found[one.state] += one.size
+        found[NEW if one.is_new else one.state] += one.size
+    return found
+
+
+async def list_queues(admin: AdminParts, listed: Collection[GroupListing]) -> list[QueueLine]:
+    """These share groups with their depth: two requests for each coordinator and group. Raises KafkaError."""
+    described: Mapping[str, GroupDescription]
+    try:
+        described = await admin.share_groups.describe_share_groups(one.group_id for one in listed)
+    except ItemsFailedError as failed:
+        described = failed.results
+    found = []
+    for one in listed:
+        group = described.get(one.group_id)
+        if group is None:
+            found.append(QueueLine(one.group_id, one.state, None, None, None))
+            continue
+        offsets = await admin.share_groups.list_share_group_offsets(one.group_id)
+        depth = depth_of(offsets.values())
+        found.append(QueueLine(one.group_id, group.state, len(group.members), len(offsets), depth))
     return found
 
 
@@ -116,8 +147,6 @@ async def describe_queue(admin: AdminParts, group_id: str) -> Queue:
 
 async def known_share_group(admin: AdminParts, group_id: str) -> GroupDescription:
     """The group. Raises its error as KafkaError: GROUP_ID_NOT_FOUND also for a group of another type."""
-    from fencepost.client.admin.item_errors import ItemsFailedError
-
     try:
         return (await admin.share_groups.describe_share_groups(group_id))[group_id]
     except ItemsFailedError as failed:

@@ -25,6 +25,11 @@ class RecordRange(NamedTuple):
         """How many offsets it has, those without a record included."""
         return self.last_offset - self.first_offset + 1
 
+    @property
+    def is_new(self) -> bool:
+        """Whether they are available and were never delivered."""
+        return self.state == "available" and not self.delivery_count
+
 
 class RecordStates(NamedTuple):
     """What has become of the records of a share partition; only fencepost brokers report it.
