@@ -1,4 +1,4 @@
-"""A broker under test that cannot start, will not end, or dies: who is told, and what is let go."""
+"""A broker under test that cannot start, will not end, or dies: what is raised, and what is let go."""
 
 import os
 import socket
@@ -55,6 +55,19 @@ def test_the_directory_is_free_while_it_is_down(tmp_path: Path, how: str) -> Non
         assert broker.topics() == {"orders": 1}
 
 
+def test_the_first_broker_imports_nothing_that_it_does_not_use() -> None:
+    """Imports are most of what the first test of a process waits for (docs/benchmarks.md, a broker in a test)."""
+    program = (
+        "import sys\nfrom fencepost.testing import Broker\nwith Broker() as broker:\n"
+        " assert not broker.bootstrap.endswith(':0')\n print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    sasl = "fencepost.broker.security.sasl"
+    unused = {f"{sasl}.{name}" for name in ("oauthbearer", "plain", "scram", "unsecured")}
+    unused |= {"fencepost.testing.refusals", "click", "cryptography", "prometheus_client", "psycopg"}
+    assert unused & set(done.stdout.split()) == set()
+
+
 def test_a_port_that_is_not_to_be_had_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(owner: object, host: str) -> int:
         raise OSError("no port is free")
@@ -103,9 +116,9 @@ def test_a_start_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_who_died_unheard_is_heard_at_the_end() -> None:
     """A test that looked elsewhere must not pass over it."""
     broker = Broker()
-    with pytest.raises(BrokerGoneError, match="the disk is gone") as told, broker:
+    with pytest.raises(BrokerGoneError, match="the disk is gone") as raised, broker:
         die(broker)
-    assert told.value.__cause__ is not None
+    assert raised.value.__cause__ is not None
     broker.close()
     broker.check()
 
