@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from fencepost.client.admin import ItemsFailedError
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+from fencepost.sync import Client
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.command_line import command, command_json
 from tests.kit.share_members import ACCEPT, REJECT, RELEASE, Ack, ShareMember, beat, topic_id_of
@@ -154,3 +157,34 @@ def test_a_group_of_another_type_is_none(broker: BrokerProcess, wire: Wire) -> N
     kept = queue(broker, "delete", "classic")
     assert (kept.exit_code, "there is no share group of this name" in kept.stdout) == (1, True)
     assert queue(broker, "reset", "classic", "other", "--to-latest").exit_code == 1
+
+
+def test_what_is_stored_is_shown_while_no_member_reads(broker: BrokerProcess, wire: Wire) -> None:
+    """A share partition is forgotten with its last session: its states come from the share coordinator then."""
+    group = begin(broker, wire, "stored", records=6)
+    member = joined(wire, group, "stored")
+    assert len(member.acquire()) == 6
+    assert member.acknowledge(Ack(0, 1, 2, ACCEPT), Ack(0, 4, 4, REJECT)) == [0]
+    assert member.acknowledge(final=True) == []
+    beat(wire, group, "one", LEAVE)
+    with Client(broker.address) as kafka, kafka.admin() as admin:
+        found = admin.list_share_group_offsets(group, explain=True)
+        assert admin.describe_share_groups(group)[group].state == "Empty"
+        [(place, offset)] = found.items()
+        assert (place, offset.start_offset, offset.lag) == (TopicPartition("stored", 0), 0, 3)
+        assert offset.states is not None
+        assert [(one.first_offset, one.last_offset, one.state) for one in offset.states.whole()] == [
+            (0, 0, "available"), (1, 2, "acknowledged"), (3, 3, "available"), (4, 4, "archived"), (5, 5, "available"),
+        ]  # fmt: skip
+        assert admin.list_share_group_offsets(group)[place].states is None, "only if it is asked for"
+        admin.alter_share_group_offsets(group, {place: 4})
+        assert admin.list_share_group_offsets(group, place)[place].lag == 2
+        admin.delete_share_group_offsets(group, "stored")
+        assert admin.list_share_group_offsets(group) == {}
+        with pytest.raises(ItemsFailedError) as missing:
+            admin.delete_share_group_offsets(group, "stored")
+        assert missing.value.errors["stored"].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        admin.delete_groups(group)
+        with pytest.raises(ItemsFailedError) as gone:
+            admin.describe_share_groups(group)
+        assert gone.value.errors[group].code is ErrorCode.GROUP_ID_NOT_FOUND
