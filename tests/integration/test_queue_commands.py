@@ -80,6 +80,8 @@ def test_depth_members_and_what_they_hold(broker: BrokerProcess, wire: Wire) -> 
     assert [(one["first_offset"], one["state"]) for one in part["states"]["ranges"]] == [
         (0, "acquired"), (1, "acknowledged"), (3, "archived"), (4, "available"), (5, "acquired"),
     ]  # fmt: skip
+    wrong = command(broker, "group", "lag", group)
+    assert (wrong.exit_code, f"use `fencepost queue describe {group}`" in wrong.stderr) == (1, True)
     text = queue(broker, "describe", group).stdout
     assert "3 records once" in text
     assert "seen:0         0     6   10      7     2     1     3" in text
