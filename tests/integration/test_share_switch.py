@@ -30,7 +30,7 @@ def found(wire: Wire, key: str, version: int = 6) -> tuple[ErrorCode, int]:
 
 
 def test_share_version_is_finalized_at_2_and_can_be_switched_off(start_broker: StartBroker) -> None:
-    """G9: `ShareVersion.LATEST_PRODUCTION` of Kafka 4.4; the rebalance protocols of the settings have no say (`KafkaConfig`)."""
+    """G9: `ShareVersion.LATEST_PRODUCTION` of Kafka 4.4."""
     with Wire(start_broker(settings={"group.coordinator.rebalance.protocols": "classic"}).connect()) as wire:
         assert finalized(wire)["share.version"] == 2
         assert finalize(wire, 0, SAFE_DOWNGRADE) is ErrorCode.NONE

@@ -13,6 +13,10 @@ from fencepost.protocol.messages.api44_incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from fencepost.protocol.messages.api76_share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 from fencepost.protocol.messages.api83_initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeStateData,
@@ -47,6 +51,25 @@ def initialize(wire: Wire, group: str, topic_id: bytes, partitions: Sequence[int
     request = InitializeShareGroupStateRequest(group_id=group, topics=[data])
     response = wire.call(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, request)
     assert [part.error_code for topic in response.results for part in topic.partitions] == [0] * len(partitions)
+
+
+def beat(wire: Wire, group: str, member: str, epoch: int, *topics: str) -> ShareGroupHeartbeatResponse:
+    """A heartbeat of a member; one that joins (epoch 0) subscribes to the topics."""
+    request = ShareGroupHeartbeatRequest(
+        group_id=group, member_id=member, member_epoch=epoch, subscribed_topic_names=None if epoch else list(topics)
+    )
+    response: ShareGroupHeartbeatResponse = wire.call(ApiKey.SHARE_GROUP_HEARTBEAT, 1, request)
+    assert not response.error_code, response
+    return response
+
+
+def begin_queue(wire: Wire, group: str, topic: str, member: str = "one") -> None:
+    """A group with one member that begins at the first record of a topic, which it may not have read yet."""
+    change = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
+    resource = AlterConfigsResource(resource_type=ConfigResourceType.GROUP, resource_name=group, configs=[change])
+    answer = wire.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest(resources=[resource]))
+    assert [one.error_code for one in answer.responses] == [0]
+    beat(wire, group, member, 0, topic)
 
 
 class ShareMember:

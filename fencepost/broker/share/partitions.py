@@ -9,7 +9,7 @@ SharePartition (pure) --Change--> a queue for each --SharePersister--> stored, t
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import trio
@@ -23,13 +23,14 @@ from fencepost.broker.share.change import Change
 from fencepost.broker.share.dead_letters import DeadLetterWriter
 from fencepost.broker.share.partition import SharePartition
 from fencepost.broker.share.sessions import MemberKey, ShareSessions, TopicIdPartition
-from fencepost.broker.share.values import DeadLetters, Limits
+from fencepost.broker.share.values import AckType, DeadLetters, Limits
 from fencepost.coordinator.metadata.image import SHARE_VERSION
 from fencepost.coordinator.ports import ProducerTag
 from fencepost.coordinator.runtime.timers import Timers
 from fencepost.coordinator.share.group_config import ShareGroupSettings
 from fencepost.coordinator.share.values import (
     UNINITIALIZED,
+    DeliveryState,
     Outcome,
     ShareKey,
     SharePersister,
@@ -55,6 +56,9 @@ _FENCED = frozenset(
     }
 )
 """Errors after which a share partition is begun anew (Kafka's `fencedSharePartitionHandler`)."""
+
+
+_GIVEN_UP = frozenset({DeliveryState.ARCHIVING, DeliveryState.ARCHIVED})
 
 
 def client_error(error: ErrorCode) -> ErrorCode:
@@ -265,6 +269,7 @@ class SharePartitions:
     def store(self, led: LedPartition, change: Change) -> Storing:
         """Have a change stored and settled after those before it; nothing is stored for an empty one."""
         storing = Storing(change)
+        self._node.metrics.share_group(led.key.group_id).archived += _size(change, _GIVEN_UP)
         if not change:
             storing.finish(led.error)
             return storing
@@ -364,6 +369,24 @@ class SharePartitions:
             self._earlier_timer.set()
         led.wake()
 
+    # Counting
+
+    def count_acknowledged(self, group_id: str, types: Mapping[int, int]) -> None:
+        """Count records by the type of their acknowledgement, which is stored."""
+        metrics = self._node.metrics
+        counters = metrics.share_group(group_id)
+        counters.accepted += types.get(AckType.ACCEPT, 0)
+        counters.released += types.get(AckType.RELEASE, 0)
+        counters.rejected += types.get(AckType.REJECT, 0)
+        metrics.acknowledged.update(types)
+
+    def count_topics(self, acknowledged: Iterable[str], failed: Iterable[str]) -> None:
+        """Count the topics of a request, as Kafka's SharePartitionManager.acknowledge."""
+        for topic in acknowledged:
+            self._node.metrics.topic(topic).share_acknowledgements += 1
+        for topic in failed:
+            self._node.metrics.topic(topic).failed_share_acknowledgements += 1
+
     # Ends of locks and sessions
 
     @property
@@ -375,7 +398,9 @@ class SharePartitions:
         while True:
             for key in self._timers.due(self._node.clock.monotonic()):
                 if (led := self._led.get(key)) is not None:
-                    self.store(led, led.core.expire(self.now_ms))
+                    change = led.core.expire(self.now_ms)
+                    self._node.metrics.share_group(key.group_id).expired += _size(change)
+                    self.store(led, change)
                     self.changed(led)
             self._earlier_timer = trio.Event()
             deadline = self._timers.next_deadline()
@@ -387,7 +412,9 @@ class SharePartitions:
         """The session of a member has ended: release what it holds. Without members a share partition is not kept."""
         for part in parts:
             if (led := self.find(member.group_id, part)) is not None and led.active:
-                self.store(led, led.core.release(member.member_id))
+                change = led.core.release(member.member_id)
+                self._node.metrics.share_group(member.group_id).released += _size(change)
+                self.store(led, change)
                 self.changed(led)
         for led in self.led():
             self._drop_unused(led)
@@ -396,6 +423,11 @@ class SharePartitions:
         """Forget a share partition whose group has no session here, once all of it is stored."""
         if not led.queue and not led.dead and not self.sessions.of_group[led.key.group_id]:
             self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def _size(change: Change, states: Collection[int] = tuple(DeliveryState)) -> int:
+    """How many offsets a change brings into these states."""
+    return sum(one.last_offset - one.first_offset + 1 for one in change.batches if one.delivery_state in states)
 
 
 def _within(led: LedPartition, state: StoredState) -> StoredState:
