@@ -1,6 +1,6 @@
 """Names the extra to install where an import fails: `pip install fencepost` brings the packages of the client only."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 EXTRA_OF = {
@@ -28,15 +28,19 @@ def install(extra: str) -> str:
 
 
 @contextmanager
-def needed_for(part: str, extra: str | None = None) -> Iterator[None]:
+def needed_for(
+    part: str, extra: str | None = None, refuse: Callable[[str], BaseException] | None = None
+) -> Iterator[None]:
     """Import modules of `part` in this block. Raises ModuleNotFoundError that says how to install what they lack.
 
-    `extra` is the one to name if several have the module.
+    `extra` is the one to name if several have the module, or if it is not known what is missing. `refuse` makes another
+    exception of the text, or ends the process.
     """
     try:
         yield
-    except ModuleNotFoundError as error:
-        if error.name not in EXTRA_OF:
+    except ImportError as error:
+        lacks = error.name if isinstance(error, ModuleNotFoundError) and error.name in EXTRA_OF else None
+        if lacks is None and extra is None:
             raise
-        how = install(extra or EXTRA_OF[error.name])
-        raise ModuleNotFoundError(f"{part} needs {error.name}: {how}", name=error.name) from error
+        text = f"{part} needs {lacks or f'more packages ({error})'}: {install(extra or EXTRA_OF[lacks or ''])}"
+        raise (ModuleNotFoundError(text, name=error.name) if refuse is None else refuse(text)) from error

@@ -40,6 +40,7 @@ GUIDES: list[dict[str, Any]] = [
             {"How it is proved": "proof.md"},
             {"Groups": "groups.md"},
             {"Groups of the consumer protocol": "consumer-groups.md"},
+            {"Share groups": "share-groups.md"},
             {"Metadata": "metadata.md"},
             {"Glossary": "glossary.md"},
         ]

@@ -63,11 +63,7 @@ class LogOpener:
             topic = self._metadata.image.topics_by_name.get(tp.topic)
             if topic is not None and self._logs.opened(tp) is None:
                 with self._logs.upkeep.guard(OPENING, failed=partial(self._failed, tp)):
-                    await self._logs.open_in_thread(
-                        tp, topic.topic_id, self._metadata.log_config(tp.topic), self._threads
-                    )
-                    if (log := self._logs.opened(tp)) is not None:
-                        log.config = self._metadata.log_config(tp.topic)  # it may have changed meanwhile
+                    await self._logs.open_in_thread(tp, topic.topic_id, self._threads)
             if self._short:
                 self._short = False
                 await trio.sleep(SHORTAGE_PAUSE_SECONDS)

@@ -60,9 +60,7 @@ class Partitions:
     def open(self, tp: TopicPartition) -> PartitionLog:
         """Open the log of a partition in the metadata. Raises CorruptLogFile and OSError."""
         topic = self._metadata.image.topics_by_name[tp.topic]
-        config = self._metadata.log_config(tp.topic)
-        log = self._owned[tp] = self._logs.create(tp, topic.topic_id, config)
-        log.config = config  # a thread may have opened it with settings that changed meanwhile
+        log = self._owned[tp] = self._logs.create(tp, topic.topic_id, self._metadata.log_config(tp.topic))
         return log
 
     def owned(self) -> Iterable[tuple[TopicPartition, PartitionLog]]:

@@ -1,7 +1,6 @@
 """`fencepost console`: the web console of any Kafka cluster, in a process of its own."""
 
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from fencepost.cli.connect import check_config, client_config, fail
 from fencepost.cli.errors import first_of
 from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging
 from fencepost.cli.parameters import SecondsType
+from fencepost.extras import needed_for
 
 if TYPE_CHECKING:
     from fencepost.console.serving import Options
@@ -84,10 +84,8 @@ def console(
     check_config({**config, **user})
     if key is not None and certificate is None:
         raise click.UsageError("--key needs --certificate")
-    try:
+    with needed_for("the console", "console", fail):
         from fencepost.console.serving import Options, warn_if_open
-    except ImportError as error:
-        fail(f"the console needs more packages: {error}", "install fencepost[console]")
     options = Options(listen, config, mechanisms, bootstrap, data, hosts, certificate, key)
     warn_if_open(options)
     import trio
@@ -95,11 +93,11 @@ def console(
     try:
         trio.run(_serve, options)
     except OSError as error:
-        fail(f"cannot listen at {listen}: {error}", "choose another address with --listen HOST:PORT")
+        fail(str(error), "choose another address with --listen HOST:PORT")
     except BaseExceptionGroup as group:
         if group.split(OSError)[1] is not None:
             raise
-        fail(f"cannot listen at {listen}: {first_of(group)}", "choose another address with --listen HOST:PORT")
+        fail(str(first_of(group)), "choose another address with --listen HOST:PORT")
 
 
 def login_mechanisms(config: dict[str, Any], login: bool | None) -> tuple[str, ...]:
@@ -128,10 +126,7 @@ async def _serve(options: "Options") -> None:
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_on_signal, stop, nursery.cancel_scope)
-        async with trio.open_nursery() as serving:
-            url = await serving.start(run, options, stop)
-            click.echo(f"fencepost console ready on {url}")
-            sys.stdout.flush()
+        await run(options, stop, lambda url: print(f"fencepost console ready on {url}", flush=True))
         nursery.cancel_scope.cancel()
 
 

@@ -6,8 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ import click
 from fencepost.cli.addresses import is_loopback
 from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging
 from fencepost.cli.sd_notify import notify, report_alive
+from fencepost.extras import needed_for
 
 if TYPE_CHECKING:
     import trio
@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 DEFAULT_LISTEN = "127.0.0.1:9092"
 EXIT_USAGE = 2
 EXIT_FAILED = 1
+FEW_CONNECTIONS = 256
+"""With fewer than these the start has a warning. Each client of Kafka's has several."""
 YOUNG_OBJECTS_BEFORE_COLLECTION = 50_000
 _START_TIME_FIELD = 19
 """Of /proc/self/stat, counted after the command's name: when the process began, in clock ticks since boot."""
@@ -184,6 +186,20 @@ def _warn_of_open_listeners(config: "BrokerConfig") -> None:
         )
 
 
+def _warn_of_few_connections(descriptors: int) -> None:
+    """Once, at the start, rather than when clients are refused."""
+    from fencepost.broker.log.storage.descriptor_pool import descriptors_for_connections
+
+    connections = descriptors_for_connections()
+    if connections < FEW_CONNECTIONS:
+        logger.warning(
+            "the limit of open files is low, and connections above the rest are closed; raise it by LimitNOFILE= in the"
+            " unit, ulimit -Hn, or --ulimit nofile= of the container open_files=%d connections=%d",
+            descriptors,
+            connections,
+        )
+
+
 def _named(address: str, listeners: tuple[str, ...] = ()) -> str:
     """The address with a listener's name: its own, or that of the first of `listeners`, or PLAINTEXT."""
     first = listeners[0] if listeners and "://" in listeners[0] else "PLAINTEXT://"
@@ -198,7 +214,7 @@ def run_broker(config: "BrokerConfig") -> int:
 
     from fencepost.broker.log.storage.descriptor_pool import raise_descriptor_limit
 
-    raise_descriptor_limit()
+    _warn_of_few_connections(raise_descriptor_limit())
     try:
         trio.run(_serve if config.cluster_store is None else _serve_in_cluster, config)
     except Exception as failure:
@@ -270,27 +286,18 @@ async def _start_beside(node: "Node", nursery: "trio.Nursery", stop: "trio.Event
 
     Raises ConfigError if one of them cannot reach the broker, and OSError if it cannot listen.
     """
+    from fencepost.broker.config.broker_config import ConfigError
+
     found = {}
     if node.config.console_listen is not None:
-        with _needing("console.listen", "console"):
+        with needed_for("console.listen", "console", ConfigError):
             from fencepost.console.in_broker import begin  # here: it imports starlette and hypercorn
         found["console"] = await begin(node, nursery, stop)
     if node.config.schema_registry_listen is not None:
-        with _needing("schema.registry.listen", "registry"):
+        with needed_for("schema.registry.listen", "registry", ConfigError):
             from fencepost.schema_registry.in_broker import begin as begin_registry
         found["schema_registry"] = await begin_registry(node, nursery, stop)
     return found
-
-
-@contextmanager
-def _needing(setting: str, extra: str) -> Iterator[None]:
-    """Imports for a setting. Raises ConfigError, which names the extra, if packages are missing."""
-    try:
-        yield
-    except ImportError as error:
-        from fencepost.broker.config.broker_config import ConfigError
-
-        raise ConfigError(f"{setting} needs more packages ({error}): install fencepost[{extra}]") from error
 
 
 async def _stop_on_signal(node: "Node | ClusterBroker", scope: "trio.CancelScope", stop: "trio.Event") -> None:

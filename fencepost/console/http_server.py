@@ -6,6 +6,7 @@ which the console does not need, and waits without end for a peer that does not 
 
 import contextlib
 import logging
+import re
 import ssl
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,7 @@ WRITE_SECONDS: Final = 5.0
 HANDSHAKE_SECONDS: Final = 10.0
 GRACE_SECONDS: Final = 2.0
 """How long open responses have after the end; streams end at once."""
+_ABSOLUTE: Final = re.compile(rb"(?i:https?)://([^/?#]*)(.*)")
 KEEP_ALIVE_SECONDS: Final = 30
 
 
@@ -49,11 +51,17 @@ def quiet_config(log_name: str) -> Config:
 
 
 async def listen(address: str) -> tuple[trio.SocketListener, str]:
-    """A listener at HOST:PORT, and its address; an empty host is the loopback, as for the metrics. Raises OSError."""
+    """A listener at HOST:PORT, and its address; an empty host is the loopback, as for the metrics.
+
+    Raises OSError that names the address.
+    """
     host, _, port = address.rpartition(":")
     if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
         raise OSError(f"{address!r} is not HOST:PORT")
-    listeners = await trio.open_tcp_listeners(int(port), host=host.strip("[]") or "127.0.0.1")
+    try:
+        listeners = await trio.open_tcp_listeners(int(port), host=host.strip("[]") or "127.0.0.1")
+    except OSError as error:
+        raise OSError(error.errno, f"cannot listen on {address}: {error.strerror or error}") from error
     for further in listeners[1:]:  # of a name with several addresses: with port 0 each would have another port
         await further.aclose()
     bound = listeners[0].socket.getsockname()
@@ -172,8 +180,12 @@ class _Http11(H11Protocol):
         await trio.lowlevel.checkpoint()
 
     async def _create_stream(self, request: h11.Request) -> None:
-        plain = [(name, value) for name, value in request.headers if name != b"upgrade"]
-        made = h11.Request(
-            method=request.method, target=request.target, headers=plain, http_version=request.http_version
-        )
+        target, headers = request.target, request.headers
+        plain = [(name, value) for name, value in headers if name != b"upgrade"]
+        absolute = _ABSOLUTE.fullmatch(target)
+        if absolute is not None:  # a request as for a proxy. Its host counts, not the header's: RFC 9112, 3.2.2
+            host, rest = absolute.groups()
+            target = rest if rest.startswith(b"/") else b"/" + rest
+            plain = [(name, value) for name, value in plain if name != b"host"] + [(b"host", host)]
+        made = h11.Request(method=request.method, target=target, headers=plain, http_version=request.http_version)
         await super()._create_stream(made)

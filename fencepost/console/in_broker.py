@@ -1,6 +1,6 @@
 """A console in a broker's process: it reaches that broker as a client, by one of its listeners."""
 
-import logging
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -8,10 +8,8 @@ import trio
 
 from fencepost.broker.config.broker_config import BrokerConfig, ConfigError
 from fencepost.broker.network.context import Endpoint
-from fencepost.console.reaching import own_client
+from fencepost.console.reaching import own_client, run_beside
 from fencepost.console.serving import Options, run, warn_if_open
-
-logger = logging.getLogger(__name__)
 
 
 class Node(Protocol):
@@ -24,27 +22,11 @@ class Node(Protocol):
 
 
 async def begin(node: Node, nursery: trio.Nursery, stop: trio.Event) -> str:
-    """Serve the console until `stop` is set; returns its URL. Raises ConfigError and OSError.
-
-    A failure of the console later on is logged: the broker continues without it.
-    """
+    """Serve the console until `stop` is set; returns its URL. Raises ConfigError and OSError."""
     options = options_in(node.config, node.endpoints)
     warn_if_open(options)
-    url: str = await nursery.start(_serve, options, stop)
+    url: str = await nursery.start(run_beside, "the console", partial(run, options, stop))
     return url
-
-
-async def _serve(options: Options, stop: trio.Event, task_status: "trio.TaskStatus[str]") -> None:
-    started = False
-    try:
-        async with trio.open_nursery() as nursery:
-            url: str = await nursery.start(run, options, stop)
-            started = True
-            task_status.started(url)
-    except Exception:
-        if not started:
-            raise
-        logger.exception("the console failed; the broker continues without it")
 
 
 def options_in(config: BrokerConfig, endpoints: dict[str, Endpoint]) -> Options:

@@ -1,14 +1,20 @@
 """How a program in a broker's process reaches that broker: as a client, by one of its listeners."""
 
+import logging
 import socket
 import ssl
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
+
+import trio
 
 from fencepost.broker.config.broker_config import BrokerConfig, ConfigError
 from fencepost.broker.config.listeners import ClientListener
 from fencepost.broker.network.context import Endpoint
 from fencepost.client.core.sasl import PASSWORD_MECHANISMS
 from fencepost.client.network.wire import Dial, open_socket
+
+logger = logging.getLogger(__name__)
 
 TIMEOUT_MS: Final = 5000
 
@@ -60,6 +66,27 @@ def own_client(config: BrokerConfig, endpoints: dict[str, Endpoint], client_id: 
         return await open_socket(host, port, timeout_s)
 
     return OwnClient(client, mechanisms, shown, dial)
+
+
+async def run_beside(
+    what: str, run: Callable[[Callable[[str], None]], Awaitable[None]], task_status: "trio.TaskStatus[str]"
+) -> None:
+    """Run a program in a broker's process; it calls what it is given with its URL when it listens.
+
+    Raises what it raises before. A later failure is logged: the broker continues without it.
+    """
+    urls: list[str] = []
+
+    def report(url: str) -> None:
+        urls.append(url)
+        task_status.started(url)
+
+    try:
+        await run(report)
+    except Exception:
+        if not urls:
+            raise
+        logger.exception("%s failed; the broker continues without it", what)
 
 
 def reached_listener(config: BrokerConfig, endpoints: dict[str, Endpoint], setting: str) -> Reached:

@@ -1,7 +1,7 @@
 """Serves a console over HTTP, on hypercorn and trio."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,10 +54,8 @@ def warn_if_open(options: Options) -> None:
         )
 
 
-async def run(
-    options: Options, stop: trio.Event, task_status: "trio.TaskStatus[str]" = trio.TASK_STATUS_IGNORED
-) -> None:
-    """Serve until `stop` is set; reports the console's URL when it listens. Raises OSError if it cannot listen."""
+async def run(options: Options, stop: trio.Event, report: Callable[[str], None]) -> None:
+    """Serve until `stop` is set; `report` gets the console's URL when it listens. Raises OSError if it cannot."""
     config = quiet_config(f"{__name__}.http")
     listener, where = await listen(options.listen)
     tls = None if options.certificate is None else server_tls(options.certificate, options.key)
@@ -65,7 +63,7 @@ async def run(
         sessions = Sessions(options.client, options.mechanisms, clients, options.dial)
         clients.start_soon(sessions.end_idle)
         console = Console(sessions, options.bootstrap, options.metadata, options.hosts)
-        task_status.started(f"{'http' if tls is None else 'https'}://{where}")
+        report(f"{'http' if tls is None else 'https'}://{where}")
         async with trio.open_nursery() as serving:
             listening = listener if tls is None else trio.SSLListener(listener, tls, https_compatible=True)
             serving.start_soon(serve, application(console), config, [listening], stop)

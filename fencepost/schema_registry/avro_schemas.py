@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from avro.errors import AvroException
-from avro.name import Names
-from avro.schema import Schema, make_avsc_object
+from avro.name import Name, Names
+from avro.schema import NamedSchema, Schema, make_avsc_object
 
-from fencepost.schema_registry.content import AVRO, Content, Reference, read_json
+from fencepost.schema_registry.content import AVRO, NAMED, Content, Reference, read_json
 from fencepost.schema_registry.errors import invalid_schema
 
 Find = Callable[[Reference], Content]
@@ -16,13 +16,21 @@ Find = Callable[[Reference], Content]
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NAMED = ("record", "enum", "fixed")
 
 
 def parse(content: Content, find: Find) -> Schema:
-    """The schema, with those that it names. Raises RegistryError."""
+    """The schema, with those that it names. Raises RegistryError.
+
+    Of references with one name the first counts, and what that one refers to comes before it, as in Confluent's
+    AbstractSchemaProvider.resolveReferences.
+    """
+    names = _Names()
     try:
-        return _with_references(content, find, Names(validate_names=False), set())
+        found = _with_references(content, find, names, set())
+        for first, other in names.again:
+            if _compared(first.to_json()) != _compared(other.to_json()):
+                raise ValueError(f"{first.fullname} is defined twice, and not alike")
+        return found
     except (AvroException, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise invalid_schema(f"{error} ({type(error).__name__}), type {AVRO}") from None
 
@@ -38,7 +46,7 @@ def check_new(schema: Any) -> None:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        names = [one.name] if hasattr(one, "fullname") and one.type in _NAMED else []
+        names = [one.name] if hasattr(one, "fullname") and one.type in NAMED else []
         for name in [*names, *(field.name for field in getattr(one, "fields", ()))]:
             if not _NAME.fullmatch(name):
                 raise invalid_schema(f"{name!r} is no name of Avro")
@@ -85,10 +93,36 @@ def _fits(schema: Any, value: Any) -> bool:
 _MISSING = object()
 
 
-def _with_references(content: Content, find: Find, names: Names, known: set[tuple[str, int]]) -> Schema:
+class _Names(Names):
+    """Names of types. As in Java's ParseContext.put, a type may be defined again, if alike."""
+
+    def __init__(self) -> None:
+        super().__init__(validate_names=False)
+        self.again: list[tuple[NamedSchema, NamedSchema]] = []
+        """Two definitions of one type each. Only when both are whole, they can be compared."""
+
+    def add_name(self, name_attr: str, space_attr: str | None, new_schema: NamedSchema) -> Name:
+        first = self.get_name(name_attr, space_attr)
+        if first is not None:
+            self.again.append((first, new_schema))
+            del self.names[first.fullname]
+        return super().add_name(name_attr, space_attr, new_schema)
+
+
+def _compared(node: Any) -> Any:
+    """What Java's Schema.equals compares: neither the doc nor the aliases of a type or of a field."""
+    if isinstance(node, list):
+        return [_compared(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    left = {name: one for name, one in node.items() if name not in ("doc", "aliases")}
+    return left | {name: _compared(left[name]) for name in ("type", "fields", "items", "values") if name in left}
+
+
+def _with_references(content: Content, find: Find, names: Names, known: set[str]) -> Schema:
     for one in content.references:
-        if (one.subject, one.version) not in known:
-            known.add((one.subject, one.version))
+        if one.name not in known:
+            known.add(one.name)
             _with_references(find(one), find, names, known)
     return make_avsc_object(_adapted(read_json(content.text), ""), names, validate_names=False)
 
@@ -107,7 +141,7 @@ def _adapted(node: Any, namespace: str) -> Any:
     aliases = node.get("aliases", [])
     if not isinstance(aliases, list) or not all(isinstance(one, str) for one in aliases):
         raise ValueError("aliases are a list of names")
-    if isinstance(node.get("name"), str) and node["type"] in ("record", "error", "enum", "fixed"):
+    if isinstance(node.get("name"), str) and node["type"] in NAMED:
         prefix = node["name"].rpartition(".")[0] or node.get("namespace")
         namespace = namespace if prefix is None else prefix
         if aliases:

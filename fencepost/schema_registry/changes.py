@@ -53,7 +53,13 @@ class Registration(NamedTuple):
 
 def parse(state: State, subject: str, content: Content, normalize: bool = False) -> Content:
     """The schema as it is kept. Raises RegistryError if it is none, or a reference leads nowhere."""
-    found = checked(content, state.referred)
+    latest = {
+        one: one._replace(version=state.version(one.subject, LATEST).number)
+        for one in content.references
+        if one.version == LATEST
+    }
+    named = tuple(latest.get(one, one) for one in content.references)
+    found = checked(content._replace(references=named), state.referred)
     return normalized(found) if normalize or state.normalizes(subject) else found
 
 

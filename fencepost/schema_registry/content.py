@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple, NoReturn
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 KINDS: Final = (JSON, PROTOBUF, AVRO)
 INT_MAX: Final = (1 << 31) - 1
-_NAMED: Final = ("record", "error", "enum", "fixed")
+NAMED: Final = ("record", "error", "enum", "fixed")
 _HOLDS: Final = {"record": "fields", "error": "fields", "enum": "symbols", "fixed": "size"}
 
 
 class Reference(NamedTuple):
-    """A schema that another one names: under `name`, the version of a subject."""
+    """A schema that another one names: under `name`, the version of a subject; -1 is its latest."""
 
     name: str
     subject: str
@@ -62,7 +62,9 @@ def content_of(fields: dict[str, Any]) -> Content:
 
 def _reference(one: Any) -> Reference:
     match one:
-        case {"name": str(name), "subject": str(subject), "version": int(version)} if 0 < version <= INT_MAX:
+        case {"name": str(name), "subject": str(subject), "version": int(version)} if (
+            version == -1 or 0 < version <= INT_MAX
+        ):
             return Reference(name, subject, version)
     raise ValueError("a reference has a name, a subject and a version")
 
@@ -132,7 +134,7 @@ def canonical_avro(node: Any, namespace: str = "") -> Any:
     if not isinstance(kind, str):
         return canonical_avro(kind, namespace)
     del left["type"]
-    if kind in _NAMED:
+    if kind in NAMED:
         return _canonical_named(kind, left, namespace)
     for inner in ("items", "values"):
         if kind == {"items": "array", "values": "map"}[inner]:

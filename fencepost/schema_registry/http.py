@@ -59,7 +59,8 @@ class Application:
             raise RegistryError(403, "A page of a web site may not use the registry.")
         path = scope["raw_path"].decode("ascii", "replace").partition("?")[0]
         segments = [unquote(one) for one in path.strip("/").split("/")]  # a subject may have a slash in it: %2F
-        route, names = find_route(scope["method"], segments)
+        # The server sends no body in an answer to HEAD.
+        route, names = find_route("GET" if scope["method"] == "HEAD" else scope["method"], segments)
         query = parse_qs(scope["query_string"].decode("ascii", "replace"), keep_blank_values=True)
         request = Request(names, query, _object(body))
         address = (scope.get("client") or ("",))[0]
@@ -114,21 +115,21 @@ def _failed(error: Exception) -> _Response:
     headers: dict[str, str] = {}
     match error:
         case RegistryError():
-            code, text = error.code, str(error)
+            refusal = error
         case LoginWanted() | AuthenticationError():
-            code, text, headers = 401, "Unauthorized", {"www-authenticate": 'Basic realm="schema registry"'}
+            refusal, headers = RegistryError(401, "Unauthorized"), {"www-authenticate": 'Basic realm="schema registry"'}
         case TooManyGuesses(wait=wait):
-            code, text, headers = 429, "Too many wrong passwords", {"retry-after": str(round(wait) + 1)}
+            refusal = RegistryError(429, "Too many wrong passwords")
+            headers = {"retry-after": str(round(wait) + 1)}
         case KafkaError() if _is_refusal(error):
-            code, text = 40301, f"The user lacks a right on the topic _schemas: {error}"
+            refusal = RegistryError(40301, f"The user lacks a right on the topic _schemas: {error}")
         case KafkaError():
-            code, text = STORE_ERROR, f"Error in the backend Kafka store: {error}"
+            refusal = RegistryError(STORE_ERROR, f"Error in the backend Kafka store: {error}")
             logger.warning("a request failed: the broker does not serve _schemas cause=%s", error)
         case _:
             logger.error("a request failed cause=%r", error, exc_info=error)
-            code, text = 500, "Internal Server Error"
-    body = json.dumps({"error_code": code, "message": text})
-    return _Response(int(str(code)[:3]), body, headers)
+            refusal = RegistryError(500, "Internal Server Error")
+    return _Response(refusal.status, json.dumps({"error_code": refusal.code, "message": str(refusal)}), headers)
 
 
 def _is_refusal(error: KafkaError) -> bool:

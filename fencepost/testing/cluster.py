@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Self
 
 from fencepost.broker.network.context import Endpoint
+from fencepost.protocol.topics import TopicPartition
 from fencepost.testing.broker import HOST, Broker
 from fencepost.testing.cluster_node import GROUP, TRANSACTION, ClusterNode, listener_of
+from fencepost.testing.faults import Delay
 from fencepost.testing.faulty_node import FaultyNode
+from fencepost.testing.inspection import log_of
 from fencepost.testing.leaders import Leaders
 from fencepost.testing.relay import Relay
 from fencepost.testing.reserved_port import free_port
@@ -87,16 +90,18 @@ class Cluster(Broker):
     # Who leads what
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The broker that leads a partition."""
+        """The broker that leads a partition. Raises LookupError if there is no such partition."""
+        self._loop.call(log_of, TopicPartition(topic, partition))
         return self._leaders.leader(topic, partition)[0]
 
     def move_leader(self, topic: str, partition: int = 0, *, to: int) -> None:
         """Let another broker lead a partition, in a new epoch. The old one refuses it from now on.
 
-        Raises ValueError for a broker that does not live.
+        Raises ValueError for a broker that does not live, LookupError if there is no such partition.
         """
-        self.journal.note(f"ordered: broker {to} leads {topic}-{partition}")
+        self._loop.call(log_of, TopicPartition(topic, partition))
         self._leaders.move(topic, partition, to)
+        self.journal.note(f"ordered: broker {to} leads {topic}-{partition}")
 
     def coordinator(self, group: str | None = None, *, transactional_id: str | None = None) -> int:
         """The broker that coordinates a group or a transactional id."""
@@ -156,9 +161,9 @@ class Cluster(Broker):
         self._relay(node).cut(True)
 
     def slow(self, node: int, seconds: float) -> None:
-        """Delay what clients send to one, by the machine's clock."""
+        """Delay what clients send to one, by the machine's clock. Raises ValueError for a time that is none."""
+        self._relay(node).delay_seconds = Delay(seconds).seconds
         self.journal.note(f"ordered: requests reach broker {node} {seconds:g} s late")
-        self._relay(node).delay_seconds = seconds
 
     def reconnect(self, node: int) -> None:
         """End what `cut_off` and `slow` did to one."""

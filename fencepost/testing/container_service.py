@@ -82,7 +82,7 @@ class Service:
             self._listen(layout, wanted, registry=False)
 
     def _listen(self, layout: Layout, wanted: dict[int, int | None], *, registry: bool) -> None:
-        self.broker = broker = _new_broker(layout.settings, registry=registry)
+        self.broker = broker = Broker(layout.settings, schema_registry=registry)
         for port in layout.listeners.values():
             self.ports[port] = wanted.get(port) or free_port(broker, HOST)
         broker.settings |= _listener_settings(layout, self.ports)
@@ -90,7 +90,7 @@ class Service:
         broker.start()
 
     def _start_registry(self, wanted: dict[int, int | None]) -> None:
-        self.broker = _new_broker({}, registry=True).start()
+        self.broker = Broker(schema_registry=True).start()
         self._open_registry(next((port for port in wanted.values() if port), None), *wanted)
 
     def _open_registry(self, host_port: int | None, *container_ports: int) -> None:
@@ -100,10 +100,6 @@ class Service:
         if host_port is not None:
             self._relay = Relay(host_port, (HOST, port))
         self.ports |= dict.fromkeys(container_ports or (REGISTRY_PORT,), host_port or port)
-
-
-def _new_broker(settings: Mapping[str, str], *, registry: bool) -> Broker:
-    return Broker(settings, schema_registry=registry)
 
 
 def _listener_settings(layout: Layout, ports: Mapping[int, int]) -> dict[str, str]:
@@ -126,6 +122,16 @@ def _host_port(value: Any) -> int | None:
     return port_of(value) if value else None
 
 
+class _Attributes(dict[str, Any]):
+    """Parts of what Docker's inspect returns."""
+
+    def __missing__(self, name: str) -> Any:
+        raise NotInContainerError(
+            f"{name!r}: there is no Docker container and no network, only fencepost's broker in this process; it has"
+            f" {', '.join(self) or 'nothing of the kind'}. Clients reach it at get_bootstrap_server()"
+        )
+
+
 class WrappedContainer:
     """What `get_wrapped_container` returns: the few things of Docker's container that a broker has."""
 
@@ -134,13 +140,29 @@ class WrappedContainer:
         self.id = uuid.uuid4().hex
         self.short_id = self.id[:12]
         self.name = getattr(container, "_name", None) or f"fencepost-{self.short_id}"
-        self.attrs: dict[str, Any] = {
-            "State": {"Status": "running", "ExitCode": 0, "Error": ""},
-            "NetworkSettings": {"IPAddress": HOST, "Networks": {}},
-        }
 
     def __getattr__(self, name: str) -> Any:
         raise NotInContainerError(f"{name}: there is no Docker container, only fencepost's broker in this process")
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """What Docker's inspect has of a broker, as it is now. Others raise NotInContainerError."""
+        return _Attributes(
+            Id=self.id,
+            Name=f"/{self.name}",
+            State=_Attributes(Status=self.status, Running=self.status == "running", ExitCode=0, Error=""),
+            Config=_Attributes(
+                Image=str(self._container.image), Env=[f"{k}={v}" for k, v in self._container.env.items()], Labels={}
+            ),
+            NetworkSettings=_Attributes(IPAddress=HOST, Ports=self.ports, Networks=_Attributes()),
+        )
+
+    @property
+    def ports(self) -> dict[str, list[dict[str, str]]]:
+        """Where each port of the container is: {"9093/tcp": [{"HostIp": ..., "HostPort": ...}]}. Empty when exited."""
+        service: Service | None = self._container.__dict__.get("_fencepost")
+        ports = service.ports if service is not None and self.status == "running" else {}
+        return {f"{port}/tcp": [{"HostIp": HOST, "HostPort": str(host_port)}] for port, host_port in ports.items()}
 
     @property
     def status(self) -> str:
@@ -155,7 +177,6 @@ class WrappedContainer:
 
     def reload(self) -> None:
         """There is nothing to ask for: the state is always the present one."""
-        self.attrs["State"]["Status"] = self.status
 
     def logs(self, **_: Any) -> bytes:
         """The container's log."""

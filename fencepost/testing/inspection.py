@@ -13,6 +13,7 @@ from fencepost.testing.faulty_node import FaultyNode
 from fencepost.testing.loop_thread import BrokerGoneError, LoopThread
 
 if TYPE_CHECKING:  # imported on first use, so that the first broker of a process is ready sooner
+    from fencepost.broker.log.partition import PartitionLog
     from fencepost.client.keywords import Isolation
     from fencepost.testing.exactly_once import By
     from fencepost.testing.log_view import LoggedRecord, LogView
@@ -160,12 +161,17 @@ def _check(code: ErrorCode, message: str | None, what: str) -> None:
 def _view(node: FaultyNode, tp: TopicPartition) -> "LogView":
     from fencepost.testing.log_view import view_of
 
+    return view_of(log_of(node, tp))
+
+
+def log_of(node: FaultyNode, tp: TopicPartition) -> "PartitionLog":
+    """The log of a partition. Raises LookupError if there is none."""
     log = node.partition(tp)
     if log is None:
         topic = node.metadata.image.topics_by_name.get(tp.topic)
         known = "there is no such topic" if topic is None else f"the topic has {topic.partitions} partitions"
         raise LookupError(f"no partition {tp.partition} of {tp.topic!r}: {known}")
-    return view_of(log)
+    return log
 
 
 def _views(node: FaultyNode, name: str) -> "list[LogView]":

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fencepost.coordinator.metadata.user_controller import CredentialUpsertion
+from fencepost.extras import needed_for
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.scram import MECHANISM_NUMBERS, MIN_ITERATIONS, salted_password
 from fencepost.testing.faulty_node import FaultyNode
@@ -106,13 +107,11 @@ class _Certificate(NamedTuple):
 
 def _make_certificate() -> _Certificate:
     """Make an authority and a certificate that no other test has. Raises ImportError without `cryptography`."""
-    try:
+    with needed_for("tls=True", "tls"):
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.x509.oid import NameOID
-    except ImportError as error:
-        raise ImportError("tls=True makes a certificate, which needs cryptography: install fencepost[tls]") from error
 
     def builder(name: str, issuer: str, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
         names = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, one)]) for one in (issuer, name))

@@ -13,8 +13,6 @@ class Claim(NamedTuple):
 
 
 CLAIMS = (
-    Claim("docs/operations.md", "no share groups", apis=(76, 77, 78, 79)),
-    Claim("docs/rules.md", "no share groups", apis=(76, 77, 78, 79)),
     Claim("docs/rules.md", "no tiered storage", settings=("remote.log.storage.system.enable",)),
     Claim("docs/rules.md", "no FetchSnapshot", apis=(52, 59)),
     Claim("docs/security.md", "delegation tokens", apis=(38, 39, 40, 41)),
@@ -22,6 +20,7 @@ CLAIMS = (
 )
 
 REFUTED = {
+    "no share groups": 78,
     "does not support access rules": 30,
     "has no access rules": 30,
     "runs on one node": 58,

@@ -106,6 +106,7 @@ public class SharePartitions {
     String act(String[] words) throws Exception {
         switch (words[0]) {
             case "restore": return restore(words);
+            case "settings": return settings(words);
             case "acquire": return acquire(words);
             case "ack": return done(partition.acknowledge(words[1], acknowledged(words[2])));
             case "release": return done(partition.releaseAcquiredRecords(words[1]));
@@ -153,13 +154,19 @@ public class SharePartitions {
         }
     }
 
-    /** restore most limit lockMs renew deadLetters epoch start first batches */
-    String restore(String[] words) throws Exception {
+    /** settings most limit lockMs renew deadLetters */
+    String settings(String[] words) {
         most = Integer.parseInt(words[1]);
         limit = Integer.parseInt(words[2]);
         lockMs = Integer.parseInt(words[3]);
         renew = words[4].equals("1");
         deadLetters = words[5].equals("1");
+        return "";
+    }
+
+    /** restore most limit lockMs renew deadLetters epoch start first batches */
+    String restore(String[] words) throws Exception {
+        settings(words);
         first = Long.parseLong(words[8]);
         List<PersisterStateBatch> batches = ranges(words[9]).map(one ->
             new PersisterStateBatch(one[0], one[1], (byte) one[2], (short) one[3])).toList();

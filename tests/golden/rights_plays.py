@@ -32,6 +32,7 @@ from tests.golden.rights_requests import (
     produce,
     produce_in_transaction,
     request,
+    share_groups,
 )
 from tests.golden.rights_scenarios import TOPIC, Case
 
@@ -211,5 +212,6 @@ CASES: list[Case] = [
     *about(74, 0),
     *about(74, 1, resource_types=[TOPIC]),
     *about(75, topics=[message(75, "TopicRequest", name=name) for name in TOPICS], cursor=None),
+    *share_groups(),
     Case("DescribeTopicPartitions of all", 75, (0,), lambda *_: request(75, topics=[], cursor=None)),
 ]

@@ -245,6 +245,51 @@ def heartbeat(group: str, topics: list[str]) -> list[Case]:
     ]
 
 
+def share_groups() -> list[Case]:
+    """What members, admins and brokers ask about share groups (KIP-932)."""
+    member = {"member_id": "AAAAAAAAAAAAAAAAAAAAAA"}
+    partition = {83: {}, 84: {}, 85: {"state_batches": []}, 86: {}, 87: {}}
+    states = {83: "InitializeState", 84: "ReadState", 85: "WriteState", 86: "DeleteState", 87: "ReadStateSummary"}
+    found = [
+        *each(76, "group_id", "share", **member, member_epoch=5, subscribed_topic_names=["mine"]),
+        Case(
+            "ShareGroupHeartbeat for mine and theirs",
+            76,
+            ends(76),
+            lambda *_: request(
+                76, group_id="mine-share", **member, member_epoch=5, subscribed_topic_names=["mine", "theirs"]
+            ),
+        ),
+        *about(77, group_ids=["mine-absent", "theirs-absent"]),
+        *each(78, "group_id", "share", **member, share_session_epoch=5, max_wait_ms=0),
+        *each(79, "group_id", "share", **member, share_session_epoch=5),
+        *about(
+            90,
+            groups=[
+                message(
+                    90, "AskedGroup", group_id=name, topics=on_topics(90, "AskedTopic", "partitions", [0], "topic_name")
+                )
+                for name in ("mine-absent", "theirs-absent")
+            ],
+        ),
+        *each(
+            91,
+            "group_id",
+            "absent",
+            topics=[  # of a topic that is there Kafka shows the id also to who may not read it
+                message(91, "AlteredTopic", topic_name=name, partitions=[message(91, "AlteredPartition")])
+                for name in ("mine", "theirs-absent")
+            ],
+        ),
+        *each(92, "group_id", "absent", topics=[message(92, "DeletedTopic", topic_name=name) for name in TOPICS]),
+    ]
+    for key, name in states.items():
+        part = message(key, "PartitionData", **partition[key])
+        topic = message(key, f"{name}Data", topic_id=UNKNOWN_ID, partitions=[part])
+        found += [one._replace(clients=DENIED) for one in about(key, group_id="mine-share", topics=[topic])]
+    return found
+
+
 FILTER = {
     "resource_type_filter": TOPIC,
     "resource_name_filter": "mine",

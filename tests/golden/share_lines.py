@@ -1,4 +1,4 @@
-"""Our share partition behind the lines that SharePartitions.java answers for Kafka's: the same line, the same answer."""
+"""Our share partition behind the lines that SharePartitions.java answers for Kafka's: same line, same answer."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -45,6 +45,8 @@ class Lines:
                     dead = self._restore(words)
                 except ValueError:
                     said = "failed"
+            case "settings":
+                self._settings(words)
             case "acquire":
                 said = self._acquire(words)
             case "ack":
@@ -70,9 +72,13 @@ class Lines:
         if change:
             self.pending.append(change)
 
-    def _restore(self, words: Sequence[str]) -> tuple[DeadLetters, ...]:
-        most, limit, lock_ms, renew, dead_letters, epoch, start, first = map(int, words[:8])
+    def _settings(self, words: Sequence[str]) -> None:
+        most, limit, lock_ms, renew, dead_letters = map(int, words)
         self.limits = Limits(most, limit, lock_ms, renew == 1, dead_letters == 1)
+
+    def _restore(self, words: Sequence[str]) -> tuple[DeadLetters, ...]:
+        self._settings(words[:5])
+        epoch, start, first = map(int, words[5:8])
         self.partition = SharePartition(lambda: self.limits)
         self.pending, self.dead = [], []
         batches = tuple(StateBatch(*one) for one in ranges(words[8]))

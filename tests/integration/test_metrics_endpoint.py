@@ -9,6 +9,7 @@ import pytest
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from fencepost.protocol.messages.api76_share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.conftest import StartBroker
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.ready import ready
@@ -82,6 +83,19 @@ def test_groups_of_the_consumer_protocol_show_g4(metered: BrokerProcess) -> None
     assert samples[f'{counted}{{state="Stable"}}'] == 1
     assert samples[f'{counted}{{state="Empty"}}'] == 0
     assert samples['kafka_server_group_coordinator_metrics_group_count{protocol="consumer"}'] == 1
+
+
+def test_share_groups_show_g11(metered: BrokerProcess) -> None:
+    """Kafka's share-group-count by state, beside group-count (KIP-932)."""
+    wants = {"member_epoch": 0, "subscribed_topic_names": ["t"]}
+    with Wire(metered.connect()) as wire:
+        wire.call(76, 1, ShareGroupHeartbeatRequest(group_id="g", member_id="a", **wants))
+        samples = scrape(metered)
+    counted = "kafka_server_group_coordinator_metrics_share_group_count"
+    assert samples[f'{counted}{{state="Stable"}}'] == 1
+    assert samples[f'{counted}{{state="Empty"}}'] == 0
+    assert samples['kafka_server_group_coordinator_metrics_group_count{protocol="share"}'] == 1
+    assert samples["kafka_coordinator_group_groupmetadatamanager_numgroups"] == 0
 
 
 def test_an_open_transaction_shows(metered: BrokerProcess) -> None:

@@ -39,7 +39,7 @@ def member(file_broker: BrokerProcess) -> Iterator[Callable[[str], ShareMember]]
 
 
 def test_two_members_share_a_partition(member: Joins, wire: Wire) -> None:
-    """KIP-932: a record is with one member at a time; released ones come again, with a higher count; rejected do not."""
+    """I8, KIP-932: a record is with one member at a time; released ones come again, with a higher count; rejected do not."""
     one, two = member("one"), member("two")
     assert one.acquire(max_records=4) == [(0, 1), (1, 1), (2, 1), (3, 1)]
     assert two.acquire(max_records=4) == [(4, 1), (5, 1), (6, 1), (7, 1)]

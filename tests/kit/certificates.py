@@ -54,15 +54,16 @@ def as_pkcs12_truststore(certificate: Path, password: str) -> Path:
 class Authority:
     """Signs certificates. `ca` is what trusts them."""
 
-    def __init__(self, directory: Path, name: str = "tests") -> None:
+    def __init__(self, directory: Path, name: str = "tests", *, for_servers: bool = False) -> None:
+        """`for_servers`: its own certificate has an extended key usage that names servers only."""
         self._directory = directory
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"fencepost {name}")])
-        certificate = (
-            self._builder(self._name, self._key.public_key())
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .sign(self._key, hashes.SHA256())
-        )
+        builder = self._builder(self._name, self._key.public_key())
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        if for_servers:
+            builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
         directory.mkdir(parents=True, exist_ok=True)
         self.ca = directory / f"{name}-ca.pem"
         self.ca.write_bytes(certificate.public_bytes(_PEM))

@@ -18,21 +18,14 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
 from avro.schema import parse
 
-SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40402, 40403
-INVALID_SCHEMA = 42201
-
-
-class Refused(Exception):
-    """An answer other than 200."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-    @property
-    def status(self) -> int:
-        """The code's HTTP status: its first three digits."""
-        return int(str(self.code)[:3])
+from fencepost.schema_registry.errors import (
+    RegistryError,
+    incompatible,
+    invalid_schema,
+    schema_not_found,
+    subject_not_found,
+    version_not_found,
+)
 
 
 class SchemaRegistry:
@@ -95,17 +88,17 @@ class SchemaRegistry:
                 self._schemas[number - 1] = None
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> Any:
-        """The JSON of an answer. Raises Refused."""
+        """The JSON of an answer. Raises RegistryError."""
         self.requests.append(f"{method} {path}")
         self.gate.wait()
         if self.refuse_with is not None:
-            raise Refused(self.refuse_with, "as the test wants it")
+            raise RegistryError(self.refuse_with, "as the test wants it")
         for expected, pattern, function in _ROUTES:
             found = re.fullmatch(pattern, path)
             if found is not None and expected == method:
                 with self._lock:
                     return function(self, *map(unquote, found.groups()), body)
-        raise Refused(404, "HTTP 404 Not Found")
+        raise RegistryError(404, "HTTP 404 Not Found")
 
     def _register(self, subject: str, body: Any) -> Any:
         versions = self._subjects.get(subject, [])
@@ -122,33 +115,33 @@ class SchemaRegistry:
     def _look_up(self, subject: str, body: Any) -> Any:
         versions, known = self._versions(subject, None), self._find(body)
         if known not in versions:
-            raise Refused(SCHEMA_NOT_FOUND, "Schema not found")
+            raise schema_not_found()
         assert known is not None
         return self._told(subject, known)
 
     def _versions(self, subject: str, body: Any) -> list[int]:
         if subject not in self._subjects:
-            raise Refused(SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.")
+            raise subject_not_found(subject)
         return self._subjects[subject]
 
     def _version(self, subject: str, version: str, body: Any) -> Any:
         ids = self._versions(subject, None)
         number = len(ids) if version == "latest" else int(version)
         if not 1 <= number <= len(ids):
-            raise Refused(VERSION_NOT_FOUND, f"Version {version} not found.")
+            raise version_not_found(version)
         return self._told(subject, ids[number - 1])
 
     def _schema(self, number: str, body: Any) -> Any:
         found = self._schemas[int(number) - 1] if 1 <= int(number) <= len(self._schemas) else None
         if found is None:
-            raise Refused(SCHEMA_NOT_FOUND, f"Schema {number} not found")
+            raise schema_not_found(number)
         return found
 
     def _schema_of_guid(self, guid: str, body: Any) -> Any:
         for schema in self._schemas:
             if schema is not None and schema["guid"] == guid:
                 return schema
-        raise Refused(SCHEMA_NOT_FOUND, f"Schema with GUID {guid} not found")
+        raise schema_not_found(guid)
 
     def _set_level(self, subject: str, body: Any) -> Any:
         self._levels[subject.lstrip("/")] = body["compatibility"]
@@ -161,13 +154,13 @@ class SchemaRegistry:
         try:
             new = parse(body["schema"])
         except Exception as error:
-            raise Refused(INVALID_SCHEMA, f"Invalid schema: {error}") from error
+            raise invalid_schema(str(error)) from error
         if level == "NONE" or subject not in self._subjects:
             return
         old = parse(self._kept(self._subjects[subject][-1])["schema"])
         result = ReaderWriterCompatibilityChecker().get_compatibility(new, old)
         if result.compatibility is not SchemaCompatibilityType.compatible:
-            raise Refused(409, f"Schema being registered is incompatible with an earlier schema: {result.messages}")
+            raise incompatible(subject, sorted(result.messages))
 
     def _find(self, body: Any) -> int | None:
         wanted = _identity(body)
@@ -218,7 +211,7 @@ class _Handler(BaseHTTPRequestHandler):
         status = 200
         try:
             answer = self.owner.answer(self.command, where.path, parse_qs(where.query), body)
-        except Refused as refused:
+        except RegistryError as refused:
             status, answer = refused.status, {"error_code": refused.code, "message": str(refused)}
         text = json.dumps(answer).encode() if self.owner.answer_with is None else self.owner.answer_with
         self.send_response(status)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -13,11 +13,11 @@ from fencepost.broker.config.listeners import (
     LISTENER_PREFIX,
     ClientListener,
     client_listeners,
-    listeners_problem,
-    unknown_listener,
+    listeners_problems,
+    unknown_listeners,
     without_controllers,
 )
-from fencepost.broker.config.sasl_settings import check_sasl
+from fencepost.broker.config.sasl_settings import sasl_problems
 from fencepost.broker.config.settings import SETTINGS, Settings
 from fencepost.broker.config.sources import Given, from_assignments, from_environment, from_file
 from fencepost.broker.config.tls_settings import certificate_problem
@@ -165,8 +165,9 @@ def load_config(
 ) -> BrokerConfig:
     """Build a configuration; later sources win: defaults, `file`, `environ`, `assignments` (--set), `flags`.
 
-    `flags` are explicit options of the command, by setting name; None values are skipped. Raises ConfigError for an
-    unknown name or an invalid value; its text names both, the origin and the valid values.
+    `flags` are explicit options of the command, by setting name; None values are skipped. Raises ConfigError for
+    unknown names and invalid values; its text names both, the origin and the valid values, in a line for each fault.
+    Settings that do not go together are looked for only if each by itself is valid.
     """
     sources = [
         *(from_file(file) if file is not None else ()),
@@ -177,16 +178,20 @@ def load_config(
     values: dict[str, Value] = {}
     without_effect: dict[str, None] = {}
     of_listeners: dict[str, Value] = {}
+    faults: list[str] = []
     entries, controller_listeners = without_controllers(sources)
     for entry in entries:
         name = ALIASES.get(entry.name, entry.name)
-        if (base := _base_of(name)) is not None:
-            of_listeners[name.lower()] = check_setting({name: SETTINGS[base]}, entry)
-        elif name not in SETTINGS and is_without_effect(name):
-            without_effect[name] = None
-        else:
-            values[name] = check_setting(SETTINGS, entry._replace(name=name))
-    _check_together(values)
+        try:
+            if (base := _base_of(name)) is not None:
+                of_listeners[name.lower()] = check_setting({name: SETTINGS[base]}, entry)
+            elif name not in SETTINGS and is_without_effect(name):
+                without_effect[name] = None
+            else:
+                values[name] = check_setting(SETTINGS, entry._replace(name=name))
+        except ConfigError as error:
+            faults.append(str(error))
+    _refuse(faults)
     given = MappingProxyType({name: format_value(value) for name, value in {**values, **of_listeners}.items()})
     attributes: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
     config = BrokerConfig(
@@ -196,13 +201,16 @@ def load_config(
         controller_listeners=controller_listeners,
         **attributes,
     )
-    check_sasl(config)
-    for listener in config.client_listeners:
-        if (wrong := certificate_problem(listener, config)) is not None:
-            raise ConfigError(wrong)
-    if (unknown := unknown_listener(of_listeners, config.listeners)) is not None:
-        raise ConfigError(unknown)
+    faults += _problems_together(config.value)
+    in_listeners = list(listeners_problems(config.value, lambda name: values.get(name) is not None))
+    _refuse([*faults, *(in_listeners or _problems_of_each(config))])
     return config
+
+
+def _refuse(faults: Iterable[str]) -> None:
+    """Raise ConfigError if there are faults."""
+    if text := "\n  ".join(faults):
+        raise ConfigError(text)
 
 
 def is_without_effect(name: str) -> bool:
@@ -226,42 +234,41 @@ def check_setting(known: Mapping[str, Setting], entry: Given) -> Value:
         raise ConfigError(f"setting {entry.name} from {entry.origin}: {error}") from error
 
 
-def _check_together(values: Mapping[str, Value]) -> None:
-    """Check Kafka's rules between settings; raises ConfigError."""
-
-    def get(name: str) -> Any:
-        return values.get(name, SETTINGS[name].default)
-
+def _problems_together(get: Callable[[str], Any]) -> Iterator[str]:
+    """Kafka's rules between settings: what is wrong."""
     if get("group.min.session.timeout.ms") > get("group.max.session.timeout.ms"):
-        raise ConfigError("group.min.session.timeout.ms must not be larger than group.max.session.timeout.ms")
-    if (wrong := _groups_problem(get)) is not None:
-        raise ConfigError(wrong)
+        yield "group.min.session.timeout.ms must not be larger than group.max.session.timeout.ms"
+    yield from _groups_problems(get)
     useless = [name for name in ("super.users", "allow.everyone.if.no.acl.found") if get(name)]
     if useless and not get("authorizer.class.name"):
-        raise ConfigError(f"{useless[0]} has no effect without authorizer.class.name; set that to standard")
-    if (wrong := listeners_problem(get, lambda name: values.get(name) is not None)) is not None:
-        raise ConfigError(wrong)
+        yield f"{useless[0]} has no effect without authorizer.class.name; set that to standard"
     if bool(get("first.user")) != bool(get("first.password")):
-        raise ConfigError("first.user and first.password belong together: set both or none")
+        yield "first.user and first.password belong together: set both or none"
 
 
-def _groups_problem(get: Callable[[str], Any]) -> str | None:
+def _problems_of_each(config: BrokerConfig) -> Iterator[str]:
+    """What listeners lack, which are right together."""
+    yield from sasl_problems(config)
+    yield from filter(None, (certificate_problem(listener, config) for listener in config.client_listeners))
+    yield from unknown_listeners(config.of_listeners, config.listeners)
+
+
+def _groups_problems(get: Callable[[str], Any]) -> Iterator[str]:
     """Kafka's rules of `GroupCoordinatorConfig.checkConstraints` and `ShareGroupConfig.validate`."""
     for kind, names in BOUNDED.items():
         for name in names:
             chosen, low, high = (f"group.{kind}.{bound}{name}" for bound in ("", "min.", "max."))
             if get(high) < get(low):
-                return f"{high} must be greater than or equal to {low}"
-            if get(chosen) < get(low):
-                return f"{chosen} must be greater than or equal to {low}"
-            if get(chosen) > get(high):
-                return f"{chosen} must be less than or equal to {high}"
+                yield f"{high} must be greater than or equal to {low}"
+            elif get(chosen) < get(low):
+                yield f"{chosen} must be greater than or equal to {low}"
+            elif get(chosen) > get(high):
+                yield f"{chosen} must be less than or equal to {high}"
         heartbeat, session = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
         if get(heartbeat) >= get(session):
-            return f"{heartbeat} must be less than {session}"
+            yield f"{heartbeat} must be less than {session}"
     if get("group.share.max.share.sessions") < get("group.share.max.size"):
-        return "group.share.max.share.sessions must be greater than or equal to group.share.max.size"
-    return None
+        yield "group.share.max.share.sessions must be greater than or equal to group.share.max.size"
 
 
 def dynamic_problem(name: str, text: str | None, *, for_all: bool = False) -> str | None:

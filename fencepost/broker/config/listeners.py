@@ -1,7 +1,7 @@
 """Listeners in Kafka's spelling: `NAME://host:port`, their security protocols and their advertised addresses."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from fencepost.broker.config.sources import Given
@@ -105,8 +105,8 @@ def client_listeners(
     )
 
 
-def listeners_problem(get: Callable[[str], Any], is_given: Callable[[str], bool]) -> str | None:
-    """What is wrong with the settings of the listeners together, or None. These are the rules of Kafka's KafkaConfig.
+def listeners_problems(get: Callable[[str], Any], is_given: Callable[[str], bool]) -> Iterator[str]:
+    """What is wrong with the settings of the listeners together. These are the rules of Kafka's KafkaConfig.
 
     One rule is left out: `security.inter.broker.protocol` needs a listener only if it is set, because no other broker
     connects to this one.
@@ -117,17 +117,17 @@ def listeners_problem(get: Callable[[str], Any], is_given: Callable[[str], bool]
     names = [one.name for one in listeners]
     for one in listeners:
         if one.name not in protocols:
-            return f"listeners = '{one}': {one.name} is not in listener.security.protocol.map"
+            yield f"listeners = '{one}': {one.name} is not in listener.security.protocol.map"
         if one.port and sum(one.port == other.port and _same_family(one, other) for other in listeners) > 1:
-            return f"listeners = '{one}': another listener has the same port"
+            yield f"listeners = '{one}': another listener has the same port"
     for one in advertised:
         if one.name not in names:
-            return f"advertised.listeners = '{one}': listeners has no {one.name}, only {', '.join(names)}"
+            yield f"advertised.listeners = '{one}': listeners has no {one.name}, only {', '.join(names)}"
         if one.host in EVERY_INTERFACE:
-            return f"advertised.listeners = '{one}' is no address that a client can connect to"
+            yield f"advertised.listeners = '{one}' is no address that a client can connect to"
         if one.port == 0:
-            return f"advertised.listeners = '{one}' needs a port that a client can connect to"
-    return _inter_broker_problem(get, is_given, names)
+            yield f"advertised.listeners = '{one}' needs a port that a client can connect to"
+    yield from _inter_broker_problems(get, is_given, names)
 
 
 def _same_family(one: Listener, other: Listener) -> bool:
@@ -135,14 +135,15 @@ def _same_family(one: Listener, other: Listener) -> bool:
     return (":" in one.host) == (":" in other.host)
 
 
-def _inter_broker_problem(get: Callable[[str], Any], is_given: Callable[[str], bool], names: list[str]) -> str | None:
+def _inter_broker_problems(
+    get: Callable[[str], Any], is_given: Callable[[str], bool], names: list[str]
+) -> Iterator[str]:
     by_name, by_protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
     if is_given(by_name) and is_given(by_protocol):
-        return f"only one of {by_name} and {by_protocol} can be set"
+        yield f"only one of {by_name} and {by_protocol} can be set"
     for setting in (by_name, by_protocol):
         if is_given(setting) and get(setting).upper() not in names:
-            return f"{setting} = {get(setting)!r} is not the name of a listener; listeners has {', '.join(names)}"
-    return None
+            yield f"{setting} = {get(setting)!r} is not the name of a listener; listeners has {', '.join(names)}"
 
 
 def without_controllers(entries: Iterable[Given]) -> tuple[list[Given], tuple[str, ...]]:
@@ -172,13 +173,12 @@ def _listener_of(name: str) -> str:
     return name[len(LISTENER_PREFIX) :].partition(".")[0].upper()
 
 
-def unknown_listener(settings: Iterable[str], listeners: tuple[str, ...]) -> str | None:
-    """Which of these settings with a listener's prefix is for a listener that does not exist, explained; or None."""
+def unknown_listeners(settings: Iterable[str], listeners: tuple[str, ...]) -> Iterator[str]:
+    """Which of these settings with a listener's prefix are for listeners that do not exist, explained."""
     names = [parse_listener(text).name for text in listeners]
     for setting in settings:
         if _listener_of(setting) not in names:
-            return f"{setting}: listeners has no {_listener_of(setting)}, only {', '.join(names)}"
-    return None
+            yield f"{setting}: listeners has no {_listener_of(setting)}, only {', '.join(names)}"
 
 
 def _parts(raw: object) -> list[str]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from fencepost.broker.config.checks import UNSECURED
-from fencepost.broker.config.fields import ConfigError
 from fencepost.broker.config.listeners import ListenerValues
 from fencepost.broker.security.sasl.exchange import MECHANISMS, OAUTHBEARER, PLAIN
 from fencepost.broker.security.sasl.jaas import JaasModule, parse_jaas
@@ -16,11 +15,11 @@ def jaas_of(config: ListenerValues, listener: str, mechanism: str) -> JaasModule
     return None if text is None else parse_jaas(text)
 
 
-def check_sasl(config: ListenerValues) -> None:
-    """Check the mechanisms of every listener with SASL. Raises ConfigError."""
+def sasl_problems(config: ListenerValues) -> Iterator[str]:
+    """What is wrong with the mechanisms of the listeners with SASL."""
     for listener in config.client_listeners:
         for problem in _problems(config, listener.name) if listener.protocol.sasl else ():
-            raise ConfigError(f"listener {listener.name} uses SASL, but {problem}")
+            yield f"listener {listener.name} uses SASL, but {problem}"
 
 
 def _problems(config: ListenerValues, listener: str) -> Iterator[str]:

@@ -127,8 +127,8 @@ class Settings:
     allow_everyone_if_no_acl_found: bool = setting(BOOLEAN, False,
         doc="Whether a resource that no ACL matches is open to every client.")
     allow_remote_broker_requests: bool = setting(BOOLEAN, False,
-        doc="Whether clients on other machines may send WriteTxnMarkers, and AddPartitionsToTxn from v4 on, while"
-            " no authorizer is set. With an authorizer its ACLs decide.")
+        doc="Whether clients on other machines may send WriteTxnMarkers, AddPartitionsToTxn from v4 on, and requests to"
+            " the share coordinator (83 to 87), while no authorizer is set. With an authorizer its ACLs decide.")
 
     # SASL, for all listeners or for one (listener.name.NAME.SETTING), and the first user.
     sasl_enabled_mechanisms: tuple[str, ...] = setting(LIST, (), choices=MECHANISMS,

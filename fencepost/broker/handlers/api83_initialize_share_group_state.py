@@ -5,7 +5,9 @@ v0 is served. A request that names no group or no topic gets an empty response, 
 
 from fencepost.broker.handlers.share_state import by_topic, names_all
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.reply import Response
 from fencepost.broker.ports import Broker
+from fencepost.broker.security.checks import brokers_only
 from fencepost.coordinator.share.values import InitialState, Outcome, ShareKey
 from fencepost.protocol.messages.api83_initialize_share_group_state import (
     InitializeShareGroupStateRequest,
@@ -15,9 +17,9 @@ from fencepost.protocol.messages.api83_initialize_share_group_state import (
 )
 
 
-async def handle(
-    node: Broker, request: InitializeShareGroupStateRequest, context: RequestContext
-) -> InitializeShareGroupStateResponse:
+async def handle(node: Broker, request: InitializeShareGroupStateRequest, context: RequestContext) -> Response:
+    if (refused := brokers_only(node, request, context)) is not None:
+        return refused
     if not names_all(request.group_id, request.topics, no_partitions=True):
         return InitializeShareGroupStateResponse()
     asked = {

@@ -6,7 +6,9 @@ ShareCoordinatorService.
 
 from fencepost.broker.handlers.share_state import by_topic, names_all
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.reply import Response
 from fencepost.broker.ports import Broker
+from fencepost.broker.security.checks import brokers_only
 from fencepost.coordinator.share.values import ShareKey, StoredState
 from fencepost.protocol.messages.api84_read_share_group_state import (
     PartitionResult,
@@ -17,9 +19,9 @@ from fencepost.protocol.messages.api84_read_share_group_state import (
 )
 
 
-async def handle(
-    node: Broker, request: ReadShareGroupStateRequest, context: RequestContext
-) -> ReadShareGroupStateResponse:
+async def handle(node: Broker, request: ReadShareGroupStateRequest, context: RequestContext) -> Response:
+    if (refused := brokers_only(node, request, context)) is not None:
+        return refused
     if not names_all(request.group_id, request.topics):
         return ReadShareGroupStateResponse()
     asked = {

@@ -6,7 +6,9 @@ ShareCoordinatorService.
 
 from fencepost.broker.handlers.share_state import by_topic, names_all
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.reply import Response
 from fencepost.broker.ports import Broker
+from fencepost.broker.security.checks import brokers_only
 from fencepost.coordinator.share.values import Outcome, ShareKey
 from fencepost.protocol.messages.api86_delete_share_group_state import (
     DeleteShareGroupStateRequest,
@@ -16,9 +18,9 @@ from fencepost.protocol.messages.api86_delete_share_group_state import (
 )
 
 
-async def handle(
-    node: Broker, request: DeleteShareGroupStateRequest, context: RequestContext
-) -> DeleteShareGroupStateResponse:
+async def handle(node: Broker, request: DeleteShareGroupStateRequest, context: RequestContext) -> Response:
+    if (refused := brokers_only(node, request, context)) is not None:
+        return refused
     if not names_all(request.group_id, request.topics):
         return DeleteShareGroupStateResponse()
     found = await node.share_states.delete(

@@ -6,7 +6,9 @@ partitions, gets an empty response, as in Kafka's ShareCoordinatorService.
 
 from fencepost.broker.handlers.share_state import by_topic, names_all
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.reply import Response
 from fencepost.broker.ports import Broker
+from fencepost.broker.security.checks import brokers_only
 from fencepost.coordinator.share.values import ShareKey, StateSummary
 from fencepost.protocol.messages.api87_read_share_group_state_summary import (
     PartitionResult,
@@ -16,9 +18,9 @@ from fencepost.protocol.messages.api87_read_share_group_state_summary import (
 )
 
 
-async def handle(
-    node: Broker, request: ReadShareGroupStateSummaryRequest, context: RequestContext
-) -> ReadShareGroupStateSummaryResponse:
+async def handle(node: Broker, request: ReadShareGroupStateSummaryRequest, context: RequestContext) -> Response:
+    if (refused := brokers_only(node, request, context)) is not None:
+        return refused
     if not names_all(request.group_id, request.topics):
         return ReadShareGroupStateSummaryResponse()
     asked = {

@@ -46,7 +46,11 @@ async def _described(
         return DescribedGroup(group_id=group.group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
     if group.group_id in refused:
         return DescribedGroup(group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    asked = None if group.topics is None else {topic.topic_name: topic.partitions for topic in group.topics}
+    asked: dict[str, list[int]] | None = None
+    if group.topics is not None:
+        asked = {topic.topic_name: [] for topic in group.topics}
+        for topic in group.topics:
+            asked[topic.topic_name] += topic.partitions
     hidden = denied_topics(node, context, AclOperation.DESCRIBE, asked or ())
     visible = None if asked is None else {name: numbers for name, numbers in asked.items() if name not in hidden}
     try:

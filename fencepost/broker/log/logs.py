@@ -155,16 +155,15 @@ class LogManager:
             return self._open(tp, None, self._default_config(tp.topic))
         return log
 
-    async def open_in_thread(
-        self, tp: TopicPartition, topic_id: bytes, config: LogConfig, threads: FlushThreads
-    ) -> None:
+    async def open_in_thread(self, tp: TopicPartition, topic_id: bytes, threads: FlushThreads) -> None:
         """Open a log that is on disk; `threads` read it, and until then `get` returns None. Raises as `create`."""
         with self._offline.opening(tp):
             self._quarantine_stray(tp, topic_id)
             if tp in self._unopened:
                 self._reading.add(tp)
                 try:
-                    await in_threads(self._recovering(tp, topic_id, config), threads)
+                    log = await in_threads(self._recovering(tp, topic_id, self._default_config(tp.topic)), threads)
+                    log.config = self._default_config(tp.topic)  # it may have changed meanwhile
                 finally:
                     self._reading.discard(tp)
 

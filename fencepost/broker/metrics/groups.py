@@ -10,12 +10,13 @@ from fencepost.broker.metrics.tables import STEP, Family, labels, table_text
 from fencepost.broker.ports import Broker
 from fencepost.coordinator.group.admin import Counted
 from fencepost.coordinator.group.shards import GroupOffset
-from fencepost.coordinator.group.view import CONSUMER
+from fencepost.coordinator.group.view import CLASSIC, CONSUMER, SHARE
 from fencepost.protocol.topics import TopicPartition
 
 BEAN = "kafka_coordinator_group_groupmetadatamanager"
 COUNTS = "kafka_server_group_coordinator_metrics"
-CONSUMER_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
+STATES = {CONSUMER: ("Empty", "Assigning", "Reconciling", "Stable", "Dead"), SHARE: ("Empty", "Stable", "Dead")}
+"""The states of groups in which the broker assigns, by type."""
 CLASSIC_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 
 
@@ -39,10 +40,11 @@ async def count_groups(node: Broker) -> Counter[Counted]:
 def group_metrics(node: Broker, counts: Counter[Counted]) -> Iterator[Metric]:
     """The families about all groups together."""
     groups = node.groups
-    states, found, protocols = Counter[str](), Counter[str](), Counter[str]()
+    states, protocols = Counter[str](), Counter[str]()
     for (kind, state), count in counts.items():
         protocols[kind] += count
-        (found if kind == CONSUMER else states)[state] += count
+        if kind == CLASSIC:
+            states[state] += count
     by_state = GaugeMetricFamily("fencepost_groups", "Groups by state", labels=("state",))
     for state, count in states.items():
         by_state.add_metric((state,), count)
@@ -51,12 +53,12 @@ def group_metrics(node: Broker, counts: Counter[Counted]) -> Iterator[Metric]:
     for protocol, count in protocols.items():
         by_protocol.add_metric((protocol,), count)
     yield by_protocol
-    consumers = GaugeMetricFamily(
-        f"{COUNTS}_consumer_group_count", "Groups of the consumer protocol by state", labels=("state",)
-    )
-    for state in CONSUMER_STATES:
-        consumers.add_metric((state,), found[state])
-    yield consumers
+    for kind, all_states in STATES.items():
+        name = f"{COUNTS}_{kind}_group_count"
+        family = GaugeMetricFamily(name, f"Groups of the {kind} protocol by state", labels=("state",))
+        for state in all_states:
+            family.add_metric((state,), counts[Counted(kind, state)])
+        yield family
     yield GaugeMetricFamily(f"{BEAN}_numgroups", "Groups", value=sum(states.values()))
     yield GaugeMetricFamily(f"{BEAN}_numoffsets", "Committed offsets", value=groups.admin.offset_count)
     for state in CLASSIC_STATES:

@@ -1,6 +1,7 @@
 """The small HTTP server of `--metrics`: it serves some pages by GET only."""
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import NoReturn
@@ -15,6 +16,8 @@ HEAD_BYTES_MAX = 8 << 10
 REQUEST_SECONDS = 10.0
 CONNECTIONS_MAX = 16
 _LOOPBACK = "127.0.0.1"
+_ORIGIN = re.compile(rb"^(?i:https?)://[^/?#]*")
+"""What comes before the path in a request as for a proxy, which a server accepts, too: RFC 9112, 3.2.2."""
 
 Page = tuple[HTTPStatus, str, bytes]
 """The status, the content type and the body."""
@@ -34,7 +37,13 @@ class MetricsServer:
 
     async def listen(self, host: str, port: int) -> Endpoint:
         """Bind, and return the address. An empty host is the loopback, so that metrics are private by default."""
-        self._listeners = await trio.open_tcp_listeners(port, host=host or _LOOPBACK)
+        try:
+            self._listeners = await trio.open_tcp_listeners(port, host=host or _LOOPBACK)
+        except OSError as error:
+            where = Endpoint(host or _LOOPBACK, port)
+            raise OSError(
+                error.errno, f"metrics.listen: cannot listen on {where}: {error.strerror or error}"
+            ) from error
         for further in self._listeners[1:]:
             await further.aclose()
         del self._listeners[1:]
@@ -71,7 +80,8 @@ class MetricsServer:
             return _response(HTTPStatus.BAD_REQUEST, "text/plain", b"not HTTP/1\n")
         if words[0] not in (b"GET", b"HEAD"):
             return _response(HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", b"GET only\n")
-        page = self._pages.get(words[1].partition(b"?")[0])
+        path = _ORIGIN.sub(b"", words[1], count=1).partition(b"?")[0]
+        page = self._pages.get(path)
         if page is None:
             there = b" and ".join(self._pages)
             return _response(HTTPStatus.NOT_FOUND, "text/plain", b"the pages are " + there + b"\n")

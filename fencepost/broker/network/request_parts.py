@@ -50,6 +50,8 @@ SPLIT: dict[int, list[Nesting]] = {
     ApiKey.DESCRIBE_PRODUCERS: [Nesting(0, ("topics", "partition_indexes"), _TOPICS)],
     ApiKey.DESCRIBE_TRANSACTIONS: [Nesting(0, ("transactional_ids",), ("transaction_states",))],
     ApiKey.CONSUMER_GROUP_DESCRIBE: [Nesting(0, ("group_ids",), ("groups",))],
+    ApiKey.SHARE_GROUP_DESCRIBE: [Nesting(0, ("group_ids",), ("groups",))],
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: [Nesting(0, ("groups",), ("groups",))],
 }
 
 

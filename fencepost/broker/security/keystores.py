@@ -1,10 +1,10 @@
 """Reads keystores and truststores: PEM (KIP-651) and PKCS#12. Java's own format, JKS, is refused with the way out."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from fencepost.extras import install
 
 _JKS_MAGIC, _DER_SEQUENCE, _PEM_BEGIN = b"\xfe\xed\xfe\xed", b"\x30", b"-----BEGIN "
 PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
@@ -59,7 +59,8 @@ def _pem_of_pkcs12(data: bytes, what: str, store: Store) -> str:
     try:
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
     except ImportError:
-        raise StoreError(f"{what} is PKCS#12: install fencepost[tls], or convert it to PEM (openssl pkcs12)") from None
+        how = f"{install('tls')}, or convert it to PEM (openssl pkcs12)"
+        raise StoreError(f"{what} is PKCS#12, which needs cryptography: {how}") from None
     password = None if store.password is None else store.password.encode()
     try:
         loaded = pkcs12.load_pkcs12(data, password)
@@ -70,25 +71,3 @@ def _pem_of_pkcs12(data: bytes, what: str, store: Store) -> str:
     certificates = ([loaded.cert] if loaded.cert else []) + loaded.additional_certs
     found += [one.certificate.public_bytes(Encoding.PEM) for one in certificates]
     return b"".join(found).decode("ascii")
-
-
-@contextmanager
-def as_file(content: str) -> Iterator[str]:
-    """A file for OpenSSL, which reads keys only from files: in memory where the system supports it."""
-    import os
-    import tempfile
-
-    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
-        descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)
-        try:
-            with open(descriptor, "w", encoding="utf-8", closefd=False) as file:
-                file.write(content)
-            yield f"/proc/self/fd/{descriptor}"
-        finally:
-            os.close(descriptor)
-    else:
-        with tempfile.TemporaryDirectory() as directory:  # mode 0700; on Windows no open file can be opened once more
-            path = os.path.join(directory, "key.pem")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(content)
-            yield path

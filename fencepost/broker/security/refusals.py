@@ -235,6 +235,32 @@ def _alter_scram(messages: ModuleType, request: Any, _version: int, error: Error
     return response
 
 
+_SHARE_STATES = {
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: "InitializeStateResult",
+    ApiKey.READ_SHARE_GROUP_STATE: "ReadStateResult",
+    ApiKey.WRITE_SHARE_GROUP_STATE: "WriteStateResult",
+    ApiKey.DELETE_SHARE_GROUP_STATE: "DeleteStateResult",
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: "ReadStateSummaryResult",
+}
+
+
+def _share_state(messages: ModuleType, request: Any, _version: int, error: ErrorCode) -> ResponseValue:
+    partition_of, text = messages.PartitionResult, _MESSAGES[error]
+    results = [
+        getattr(messages, _SHARE_STATES[request.api_key])(
+            topic_id=topic.topic_id,
+            partitions=[
+                partition_of(partition=part.partition, error_code=error, error_message=text)
+                for part in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    made: Any = API_BY_KEY[request.api_key].response
+    response: ResponseValue = made(results=results)
+    return response
+
+
 _SPECIAL: dict[int, _Refuse] = {
     ApiKey.OFFSET_COMMIT: _offset_commit,
     ApiKey.JOIN_GROUP: _join_group,
@@ -252,4 +278,5 @@ _SPECIAL: dict[int, _Refuse] = {
     ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe_scram,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_scram,
+    **dict.fromkeys(_SHARE_STATES, _share_state),
 }

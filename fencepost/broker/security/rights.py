@@ -232,14 +232,51 @@ RIGHTS: dict[ApiKey, tuple[Right, ...]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (
         _right(Op.DESCRIBE, Kind.TOPIC, "topics", Effect.ENTRY, note="in a list of all topics it is left out"),
     ),
+    ApiKey.SHARE_GROUP_HEARTBEAT: (
+        _GROUP_READ,
+        _right(Op.DESCRIBE, Kind.TOPIC, "subscribed_topic_names", Effect.REQUEST, note="every one of them"),
+    ),
+    ApiKey.SHARE_GROUP_DESCRIBE: (
+        _right(Op.DESCRIBE, Kind.GROUP, "group_ids", Effect.ENTRY),
+        _right(
+            Op.DESCRIBE, Kind.TOPIC, "every topic assigned in the group", Effect.ENTRY, note="the group is then refused"
+        ),
+    ),
+    ApiKey.SHARE_FETCH: (_GROUP_READ, _right(Op.READ, Kind.TOPIC, "topics", Effect.ENTRY)),
+    ApiKey.SHARE_ACKNOWLEDGE: (_GROUP_READ, _right(Op.READ, Kind.TOPIC, "topics", Effect.ENTRY)),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: (_cluster(Op.CLUSTER_ACTION),),
     ApiKey.READ_SHARE_GROUP_STATE: (_cluster(Op.CLUSTER_ACTION),),
     ApiKey.WRITE_SHARE_GROUP_STATE: (_cluster(Op.CLUSTER_ACTION),),
     ApiKey.DELETE_SHARE_GROUP_STATE: (_cluster(Op.CLUSTER_ACTION),),
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (_cluster(Op.CLUSTER_ACTION),),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (
+        _GROUP_DESCRIBE,
+        _right(
+            Op.DESCRIBE,
+            Kind.TOPIC,
+            "every topic of the group",
+            Effect.ENTRY,
+            note="left out if the request names no topics, to get all of them",
+        ),
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: (_GROUP_READ, _right(Op.READ, Kind.TOPIC, "topics", Effect.ENTRY)),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: (
+        _right(Op.DELETE, Kind.GROUP, "group_id", Effect.REQUEST),
+        _right(Op.READ, Kind.TOPIC, "topics", Effect.ENTRY),
+    ),
 }
 """The rights of every served API, in the order in which they are checked."""
 
-BROKERS_ONLY = {ApiKey.ADD_PARTITIONS_TO_TXN: 4, ApiKey.WRITE_TXN_MARKERS: 0, ApiKey.ENVELOPE: 0}
+BROKERS_ONLY = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: 4,
+    ApiKey.WRITE_TXN_MARKERS: 0,
+    ApiKey.ENVELOPE: 0,
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: 0,
+    ApiKey.READ_SHARE_GROUP_STATE: 0,
+    ApiKey.WRITE_SHARE_GROUP_STATE: 0,
+    ApiKey.DELETE_SHARE_GROUP_STATE: 0,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: 0,
+}
 """Requests of brokers, not of clients: API -> first such version. They can end or change a transaction of another
-client. Without an authorizer only loopback clients may send them, unless `allow.remote.broker.requests` is set."""
+client, or what a share group has consumed. Without an authorizer only loopback clients may send them, unless
+`allow.remote.broker.requests` is set."""

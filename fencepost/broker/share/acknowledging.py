@@ -48,6 +48,7 @@ def release(window: Window, limits: Limits, change: Change, member_id: str) -> N
                 continue
         for offset, state in enumerate(window.split(batch), batch.first):
             if state.state is ACQUIRED and state.member_id == member_id:
+                state = batch.own(offset)
                 state.begin_end(_released(offset, window), limits.delivery_count_limit, limits.dead_letters)
                 change.ended(state, offset, offset)
 
@@ -62,7 +63,8 @@ def expire(window: Window, limits: Limits, change: Change, now_ms: int) -> None:
             _expire(window, limits, change, whole, batch.first, batch.last, now_ms)
         else:
             for offset, state in enumerate(batch.offsets, batch.first):
-                _expire(window, limits, change, state, offset, offset, now_ms)
+                if 0 <= state.lock <= now_ms:
+                    _expire(window, limits, change, batch.own(offset), offset, offset, now_ms)
         window.look_again(batch)
 
 
@@ -139,10 +141,9 @@ class _Acknowledging:
             return
         first = max(known.first, batch.first_offset, self._window.start)
         last = min(known.last, batch.last_offset)
-        states = self._window.split(known)
         for offset in range(first, last + 1):
             kind = batch.types[offset - batch.first_offset if len(batch.types) > 1 else 0]
-            self._take_state(known, states[offset - known.first], offset, offset, kind)
+            self._take_state(known, known.own(offset), offset, offset, kind)
 
     def _holds(self, state: InFlightState) -> bool:
         return state.state is ACQUIRED and state.member_id == self._member_id

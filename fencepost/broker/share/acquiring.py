@@ -142,9 +142,9 @@ class _Acquisition:
         throttled_most = None
         offsets: list[tuple[int, int]] = []
         for at in range(max(first - batch.first, 0), min(last - batch.first + 1, len(states))):
-            state = states[at]
-            if not state.available:
+            if not states[at].available:
                 continue
+            state = batch.own(batch.first + at)
             is_last = limit > 2 and state.deliveries == limit - 1
             if is_last and offsets:
                 break
@@ -208,8 +208,9 @@ class _Acquisition:
         acquired_last = first + self.left - 1
         batch = self._add_batch(first, last)
         self.acquired[-1] = Acquired(first, acquired_last, 1)
-        for state in batch.split()[acquired_last - first + 1 :]:
-            state.state, state.deliveries, state.member_id, state.lock = AVAILABLE, 0, "", NO_LOCK
+        for offset in range(first, acquired_last + 1):
+            batch.own(offset)
+        batch.whole.state, batch.whole.deliveries, batch.whole.member_id, batch.whole.lock = AVAILABLE, 0, "", NO_LOCK
         self.window.make_available(acquired_last + 1)
         return acquired_last
 

@@ -28,6 +28,10 @@ class InFlightState:
         self.undo: tuple[DeliveryState, str, int] | None = None
         """While a transition is being stored: state and member before it, and the limit of deliveries at its begin."""
 
+    def copy(self) -> "InFlightState":
+        """The same for other records; a transition that is being stored does not bind them, nor its lock."""
+        return InFlightState(self.state, self.deliveries, self.member_id, self.lock if self.undo is None else NO_LOCK)
+
     @property
     def available(self) -> bool:
         """Whether a member may acquire it now."""
@@ -75,7 +79,7 @@ class InFlightState:
             self.member_id = ""
 
     def archive(self) -> None:
-        """The record is gone, or nobody is to get it."""
+        """The log no longer has the record, or no member is to get it."""
         self.lost = True
         self.state = ARCHIVED
         self.member_id = ""
@@ -91,10 +95,10 @@ class InFlightBatch:
         self.first = first
         self.last = last
         self.whole = whole
-        """The state of all offsets, while `offsets` is None."""
+        """The state of all offsets, while `offsets` is None; after that, of those that nothing happened to."""
         self.offsets: list[InFlightState] | None = None
         self.done = 0
-        """So many leading entries of `offsets` are done."""
+        """How many of the first entries of `offsets` are known to be done."""
         self.due = NO_LOCK
         """The time at which its locks are looked at next: not after the first that ends."""
 
@@ -107,16 +111,20 @@ class InFlightBatch:
         return self.whole if self.offsets is None else self.offsets[offset - self.first]
 
     def split(self) -> list[InFlightState]:
-        """Give each offset its own state."""
+        """Give each offset a state to be looked at; one that is to change is `own`."""
         if self.offsets is None:
-            whole = self.whole
-            lock = whole.lock if whole.undo is None else NO_LOCK
-            self.offsets = [
-                InFlightState(whole.state, whole.deliveries, whole.member_id, lock)
-                for _ in range(self.last - self.first + 1)
-            ]
-            whole.lock = NO_LOCK
+            if self.whole.undo is not None:
+                self.whole = self.whole.copy()
+            self.offsets = [self.whole] * (self.last - self.first + 1)
         return self.offsets
+
+    def own(self, offset: int) -> InFlightState:
+        """The state of one offset of a batch that is split, apart from the others: most are never touched singly."""
+        states = self.split()
+        state = states[offset - self.first]
+        if state is self.whole:
+            state = states[offset - self.first] = state.copy()
+        return state
 
     def within(self, first: int, last: int) -> bool:
         """Whether the batch lies in a range, both ends included."""

@@ -11,7 +11,7 @@ class Limits(NamedTuple):
     """The settings of a share group that its share partitions obey; they may change at any time."""
 
     max_in_flight: int = 2000
-    """group.share.partition.max.record.locks: so many records lie between the start and the end offset."""
+    """group.share.partition.max.record.locks: how many offsets lie from the start to the end offset."""
     delivery_count_limit: int = 5
     """group.share.delivery.count.limit: a record released after as many deliveries is not delivered again."""
     lock_ms: int = 30_000
@@ -59,7 +59,7 @@ class Want(NamedTuple):
 
     max_records: int
     batch_size: int
-    """New records are acquired in batches of at least so many, if the bounds of record batches allow."""
+    """The least size of the batches in which new records are acquired, where the bounds of record batches allow."""
     mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
 
 

@@ -169,9 +169,10 @@ class Window:
                     self.complete += (batch.last - batch.first + 1) * count
                     found = True
                     continue
-            for state in self.split(batch)[max(first - batch.first, 0) : last - batch.first + 1]:
-                if state.state is before:
-                    state.archive()
+            states = self.split(batch)
+            for at in range(max(first - batch.first, 0), min(last - batch.first + 1, len(states))):
+                if states[at].state is before:
+                    batch.own(batch.first + at).archive()
                     self.complete += count
                     found = True
         return found

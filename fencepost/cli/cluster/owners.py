@@ -11,6 +11,7 @@ from fencepost.cli.completion.names import complete_topics
 from fencepost.cli.connect import fail, print_json
 from fencepost.cli.plain_text import counted, table
 from fencepost.cli.store.options import StoreAddresses, explained, store_options
+from fencepost.extras import needed_for
 
 if TYPE_CHECKING:
     from fencepost.broker.cluster.database.postgres import PostgresEngine
@@ -97,10 +98,8 @@ def drain_command(addresses: StoreAddresses, as_json: bool, broker: int, undo: b
 
 
 def _engine(addresses: StoreAddresses) -> "PostgresEngine":
-    try:
+    with needed_for("--store", "cluster", fail):
         from fencepost.broker.cluster.database.postgres import PostgresEngine
-    except ImportError as error:
-        fail(f"psycopg cannot be imported: {error}", "install fencepost[cluster], or psycopg[binary]")
     with explained():
         return PostgresEngine(addresses.database)
 

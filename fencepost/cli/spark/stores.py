@@ -12,6 +12,7 @@ import click
 
 from fencepost.cli.connect import fail
 from fencepost.cli.store.options import HINTS, addresses_of
+from fencepost.extras import install
 
 if TYPE_CHECKING:
     from fencepost.spark_connector.source.store_settings import StoreSettings
@@ -30,7 +31,7 @@ def store_settings(
     if addresses.objects is None:
         raise click.UsageError("no object store is named: give --objects s3://BUCKET/PREFIX")
     if find_spec("psycopg") is None:
-        fail("psycopg is not installed here", "install fencepost[cluster], or psycopg[binary]")
+        fail(f"--store needs psycopg: {install('cluster')}")
     timeout_ms = kafka.get("default.api.timeout.ms")
     settings = StoreSettings(addresses.database, addresses.objects)
     return settings if timeout_ms is None else settings._replace(api_timeout_ms=int(timeout_ms))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from fencepost.cli.connect import fail
+from fencepost.extras import needed_for
 
 if TYPE_CHECKING:
     import psycopg
@@ -47,12 +48,10 @@ class StoreAddresses(NamedTuple):
     def connection(self) -> "Iterator[tuple[psycopg.Connection[Any], str]]":
         """A connection, and the database's name for messages. An error of the database ends the process."""
         with explained():
-            try:
+            with needed_for("--store", "cluster", fail):
                 import psycopg
 
                 from fencepost.broker.cluster.database import connection
-            except ImportError as error:
-                fail(f"psycopg cannot be imported: {error}", "install fencepost[cluster], or psycopg[binary]")
             parameters = connection.parse(self.database)
             place = connection.name_of(parameters)
             try:

@@ -4,7 +4,6 @@ import os
 import re
 import secrets
 import ssl
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -15,6 +14,7 @@ from typing import Any
 from fencepost.client.core.sasl import MECHANISMS, OAUTHBEARER, OAuthToken, exchange_for
 from fencepost.client.errors import AuthenticationError, ConfigError
 from fencepost.client.options import Secret, boolean, choice, function, option, secret, text
+from fencepost.pem_file import as_file
 from fencepost.protocol.sasl_login import Exchange, SaslError
 
 TokenProvider = Callable[[], Awaitable[str | OAuthToken] | str | OAuthToken]
@@ -164,7 +164,7 @@ def _load_own_certificate(context: ssl.SSLContext, config: SecurityConfig) -> No
             return
         certificate = config.ssl_certificate_pem or _content(config.ssl_certfile)
         key = config.ssl_key_pem or _content(config.ssl_keyfile)
-        with _as_file(f"{certificate}\n{key}\n") as path:
+        with as_file(f"{certificate}\n{key}\n") as path:
             context.load_cert_chain(path, None, password)
 
 
@@ -189,24 +189,6 @@ def _content(path: str | None) -> str:
         return ""
     with open(path, encoding="ascii") as file:
         return file.read()
-
-
-@contextmanager
-def _as_file(content: str) -> Iterator[str]:
-    """A file for OpenSSL, which reads keys only from files: in memory where the system supports it."""
-    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
-        descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)
-        try:
-            os.write(descriptor, content.encode())
-            yield f"/proc/self/fd/{descriptor}"
-        finally:
-            os.close(descriptor)
-    else:
-        with tempfile.TemporaryDirectory() as directory:  # mode 0700; on Windows no open file can be opened once more
-            path = os.path.join(directory, "key.pem")
-            with open(path, "w", encoding="ascii") as file:
-                file.write(content)
-            yield path
 
 
 DOTTED = {

@@ -75,10 +75,11 @@ class ShareStates:
         `forget_deleted_topics`: the broker may have crashed between the deletion of a topic and `forget_topics`.
         """
         self._forgets_deleted = forget_deleted_topics
-        await self.runtime.load_all()
         self._is_started = True
         if SHARE_STATE_TOPIC in self._topics.image.topics_by_name and (problem := await self.problem()) is not None:
             logger.error("share groups cannot be used: %s", problem)
+            return
+        await self.runtime.load_all()
         logger.info("share states loaded share_partitions=%d", len(self))
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

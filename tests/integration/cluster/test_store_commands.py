@@ -195,7 +195,7 @@ def test_a_missing_extra_is_named(database: str, tmp_path: Path, missing: str) -
     for words in (("store", "check", *stores), ("serve", *stores, "--listen", "127.0.0.1:0")):
         done = run(*words, environment=environment)
         assert done.returncode in (1, 2), done.stdout
-        assert "install fencepost[cluster]" in done.stderr
+        assert "pip install 'fencepost[cluster]'" in done.stderr
         assert "Traceback" not in done.stderr
 
 

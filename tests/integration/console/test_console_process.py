@@ -65,9 +65,9 @@ def test_an_address_in_use_is_named(tmp_path: Path) -> None:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
         words = [sys.executable, "-m", "fencepost", "console", "--listen", where]
         run = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
-        assert (run.returncode, f"cannot listen at {where}" in run.stderr) == (1, True), run.stderr
+        assert (run.returncode, f"cannot listen on {where}" in run.stderr) == (1, True), run.stderr
         assert "Traceback" not in run.stderr
-        with pytest.raises(BrokerFailed, match="in use"):
+        with pytest.raises(BrokerFailed, match=f"cannot listen on {where}: Address already in use"):
             BrokerProcess(tmp_path, arguments=["--console", where]).start()
     with pytest.raises(BrokerFailed, match="'here' is not HOST:PORT"):
         BrokerProcess(tmp_path, arguments=["--console", "here"]).start()

@@ -149,7 +149,7 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '\\"') + '"'
 
 
-def test_a_slow_client_holds_nobody_up(broker: Broker, url: str) -> None:
+def test_a_slow_client_holds_up_no_other(broker: Broker, url: str) -> None:
     where = urlsplit(url)
     with socket.create_connection((where.hostname, where.port)) as slow:
         slow.sendall(b"POST /subjects/a/versions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
@@ -169,6 +169,21 @@ def test_a_suite_with_many_clients_is_served(url: str) -> None:
             client = stack.enter_context(contextlib.closing(http.client.HTTPConnection(where.netloc, timeout=30)))
             client.request("GET", "/subjects")
             assert client.getresponse().read() == b"[]"
+
+
+def test_head_and_requests_as_for_a_proxy_are_answered(url: str) -> None:
+    """RFC 9110, 9.3.2, and RFC 9112, 3.2.2. Confluent's server answers HEAD as GET, without a body."""
+    where = urlsplit(url)
+    with contextlib.closing(http.client.HTTPConnection(where.netloc, timeout=30)) as client:
+        for method, target, body in (
+            ("HEAD", "/subjects", b""),
+            ("GET", f"{url}/subjects?x=1", b"[]"),
+            ("GET", url, b"{}"),
+        ):
+            client.request(method, target)
+            answer = client.getresponse()
+            assert (answer.status, answer.headers["content-length"]) == (200, "2")
+            assert answer.read() == body
 
 
 def test_a_client_goes_on_when_time_has_passed(broker: Broker, url: str) -> None:

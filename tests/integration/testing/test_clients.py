@@ -6,19 +6,9 @@ from typing import Any
 import pytest
 
 from fencepost.testing import Broker
-from tests.integration.testing.writers import Aiokafka, Confluent, Fencepost, KafkaPython, Writer
+from tests.integration.testing.writers import CLIENTS, MARKS, Writer
 
-pytestmark = [
-    pytest.mark.interop,
-    # kafka-python leaves a socket open where a connection is refused
-    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
-]
-CLIENTS = [
-    pytest.param(Confluent, id="confluent-kafka"),
-    pytest.param(Aiokafka, id="aiokafka"),
-    pytest.param(KafkaPython, id="kafka-python"),
-    pytest.param(Fencepost, id="fencepost"),
-]
+pytestmark = MARKS
 
 OpenWriter = Callable[[str], Writer]
 

@@ -36,7 +36,7 @@ def wire(cluster: Cluster, node: int) -> Iterator[Wire]:
         yield one
 
 
-def told_epoch(asked: Wire) -> int:
+def epoch_named_to(asked: Wire) -> int:
     """The leader epoch of orders-0 that a broker names."""
     answer = asked.call(3, 12, MetadataRequest(topics=[MetadataRequestTopic(name="orders")]))
     epoch: int = answer.topics[0].partitions[0].leader_epoch
@@ -56,8 +56,8 @@ def test_metadata_name_the_brokers_and_spread_the_leaders(cluster: Cluster) -> N
         with wire(cluster, 2) as asked:
             answer = asked.call(3, 12, MetadataRequest(topics=topics))
             topic = next(one for one in answer.topics if one.name == "orders")
-            told = {part.partition_index: part.leader_id for part in topic.partitions}
-            assert told == {part: cluster.leader("orders", part) for part in range(3)}
+            named = {part.partition_index: part.leader_id for part in topic.partitions}
+            assert named == {part: cluster.leader("orders", part) for part in range(3)}
             assert {tuple(part.isr_nodes) for part in topic.partitions} == {(1, 2, 3)}
 
 
@@ -113,15 +113,15 @@ def test_a_request_for_several_leaders_has_an_answer_for_each_partition(cluster:
 
 
 def test_each_move_begins_an_epoch(cluster: Cluster) -> None:
-    """A reader with an older one is told so, and where the older one ends (KIP-320)."""
+    """The answer to a reader with an older one is an error, and names where the older one ends (KIP-320)."""
     cluster.move_leader("orders", 0, to=1)
     with wire(cluster, 1) as first:
-        epoch = told_epoch(first)
+        epoch = epoch_named_to(first)
         assert first.produce("orders", batch_of(b"one")).error_code == 0
     cluster.move_leader("orders", 0, to=2)
     cluster.move_leader("orders", 0, to=2)
     with wire(cluster, 2) as second:
-        assert told_epoch(second) == epoch + 1
+        assert epoch_named_to(second) == epoch + 1
         assert second.produce("orders", batch_of(b"two")).error_code == 0
         assert second.fetch("orders", current_leader_epoch=epoch).error_code == ErrorCode.FENCED_LEADER_EPOCH
         assert second.fetch("orders", current_leader_epoch=epoch + 1).error_code == 0
@@ -215,6 +215,13 @@ def test_orders_that_make_no_sense_are_refused(cluster: Cluster) -> None:
     ):
         with pytest.raises(ValueError, match="broker"):
             order()
+    for seconds in (-1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="no time to wait"):
+            cluster.slow(1, seconds)
+    with pytest.raises(LookupError, match="no partition 0 of 'nope': there is no such topic"):
+        cluster.leader("nope")
+    with pytest.raises(LookupError, match="no partition 3 of 'orders': the topic has 3 partitions"):
+        cluster.move_leader("orders", 3, to=1)
     cluster.stop_broker(1)
     with pytest.raises(ValueError, match="the last one"):
         cluster.stop_broker(3)

@@ -10,19 +10,9 @@ import pytest
 
 from fencepost import sync
 from fencepost.testing import Cluster
-from tests.integration.testing.writers import Aiokafka, Confluent, Fencepost, KafkaPython, Writer
+from tests.integration.testing.writers import CLIENTS, MARKS, KafkaPython, Writer
 
-pytestmark = [
-    pytest.mark.interop,
-    # kafka-python leaves a socket open where a connection is refused
-    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
-]
-CLIENTS = [
-    pytest.param(Confluent, id="confluent-kafka"),
-    pytest.param(Aiokafka, id="aiokafka"),
-    pytest.param(KafkaPython, id="kafka-python"),
-    pytest.param(Fencepost, id="fencepost"),
-]
+pytestmark = MARKS
 
 
 @pytest.fixture
@@ -68,7 +58,7 @@ def test_transactions_go_on_while_leaders_and_coordinators_move(client: Any, clu
     assert client.read(cluster.bootstrap, "invoices", len(expected)) == expected
     cluster.assert_exactly_once("invoices", expected)
     cluster.assert_no_open_transactions()
-    gc.collect()  # the sockets that kafka-python forgot to close are told of in the test that is to blame
+    gc.collect()  # the sockets that kafka-python forgot to close are reported in the test that is to blame
 
 
 def read_with_confluent(bootstrap: str, between: Callable[[], object]) -> list[bytes]:

@@ -206,6 +206,23 @@ def test_a_network_does_not_hide_the_broker_from_the_test() -> None:
             write_and_read(kafka.get_bootstrap_server())
 
 
+def test_docker_would_say_where_it_is_and_how() -> None:
+    """Suites read the state, the ports and the address from docker-py's container."""
+    with KafkaContainer().with_env("A", 1) as kafka:
+        wrapped = kafka.get_wrapped_container()
+        state, network = wrapped.attrs["State"], wrapped.attrs["NetworkSettings"]
+        assert (state["Status"], state["Running"], state["ExitCode"]) == ("running", True, 0)
+        assert state.get("Health") is None
+        [there] = wrapped.ports["9093/tcp"]
+        assert there["HostPort"] == str(kafka.get_exposed_port(9093))
+        assert (network["Ports"], network["IPAddress"]) == (wrapped.ports, there["HostIp"])
+        assert "A=1" in wrapped.attrs["Config"]["Env"]
+        with pytest.raises(NotInContainerError, match="'HostConfig': there is no Docker container"):
+            wrapped.attrs["HostConfig"]
+        with pytest.raises(NotInContainerError, match=r"'mine': .* get_bootstrap_server"):
+            network["Networks"]["mine"]
+
+
 def test_a_restart_keeps_port_and_data() -> None:
     """testcontainers-java 3615 and 761: after a restart the broker was at another port, and clients did not find it."""
     with KafkaContainer() as kafka:
@@ -214,6 +231,7 @@ def test_a_restart_keeps_port_and_data() -> None:
         wrapped.stop()
         wrapped.reload()
         assert wrapped.status == wrapped.attrs["State"]["Status"] == "exited"
+        assert (wrapped.attrs["State"]["Running"], wrapped.ports) == (False, {})
         wrapped.start()
         wrapped.kill()
         wrapped.restart()
@@ -263,14 +281,14 @@ def test_a_registrys_container_listens_where_the_test_says() -> None:
 
 
 def test_a_redpanda_container_without_the_registrys_packages_is_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The registry is an extra. Who asks for its address is told what to install."""
+    """The registry is an extra. The error for its address says what to install."""
 
-    def no_registry(settings: Any, *, registry: bool) -> Broker:
-        if registry:
+    def no_registry(settings: Any, *, schema_registry: bool) -> Broker:
+        if schema_registry:
             raise ImportError("install fencepost[registry]")
         return Broker(settings)
 
-    monkeypatch.setattr(container_service, "_new_broker", no_registry)
+    monkeypatch.setattr(container_service, "Broker", no_registry)
     with RedpandaContainer() as redpanda:
         write_and_read(redpanda.get_bootstrap_server())
         with pytest.raises(ConnectionError, match=r"port 8081 .* no schema registry: install fencepost\[registry\]"):

@@ -1,4 +1,4 @@
-"""A broker under test that cannot start, will not end, or dies: who is told, and what is let go."""
+"""A broker under test that cannot start, will not end, or dies: what is raised, and what is let go."""
 
 import os
 import socket
@@ -103,9 +103,9 @@ def test_a_start_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_who_died_unheard_is_heard_at_the_end() -> None:
     """A test that looked elsewhere must not pass over it."""
     broker = Broker()
-    with pytest.raises(BrokerGoneError, match="the disk is gone") as told, broker:
+    with pytest.raises(BrokerGoneError, match="the disk is gone") as raised, broker:
         die(broker)
-    assert told.value.__cause__ is not None
+    assert raised.value.__cause__ is not None
     broker.close()
     broker.check()
 

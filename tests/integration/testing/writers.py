@@ -5,6 +5,8 @@ import gc
 from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
+import pytest
+
 from fencepost import sync
 
 T = TypeVar("T")
@@ -177,7 +179,7 @@ class KafkaPython:
 
     def close(self) -> None:
         self._producer.close(timeout=1)
-        gc.collect()  # the sockets that it forgot to close are told of in the test that is to blame
+        gc.collect()  # the sockets that it forgot to close are reported in the test that is to blame
 
     @staticmethod
     def read(bootstrap: str, topic: str, count: int) -> list[bytes]:
@@ -237,3 +239,17 @@ class Fencepost:
                 if len(found) >= count:
                     return found
         raise AssertionError("batches never end")
+
+
+MARKS = [
+    pytest.mark.interop,
+    # kafka-python leaves a socket open where a connection is refused
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
+]
+"""Of modules that use all clients."""
+CLIENTS = [
+    pytest.param(Confluent, id="confluent-kafka"),
+    pytest.param(Aiokafka, id="aiokafka"),
+    pytest.param(KafkaPython, id="kafka-python"),
+    pytest.param(Fencepost, id="fencepost"),
+]

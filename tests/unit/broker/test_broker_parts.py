@@ -3,6 +3,7 @@
 import base64
 import json
 import logging
+import socket
 import sys
 from http import HTTPStatus
 from pathlib import Path
@@ -98,12 +99,20 @@ async def ask(server: MetricsServer, request: bytes, nursery: trio.Nursery) -> b
     return answer
 
 
+async def test_an_address_of_the_metrics_that_is_in_use_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"metrics.listen: cannot listen on 127.0.0.1:{port}: "):
+            await MetricsServer({}).listen("", port)
+
+
 @pytest.mark.parametrize(
     ("request_line", "status"),
     [
         (b"GET /metrics HTTP/1.1", b"200"),
         (b"HEAD /metrics HTTP/1.0", b"200"),
         (b"GET /metrics?x=1 HTTP/1.1", b"200"),
+        (b"GET HTTP://any:1/metrics?x=1 HTTP/1.1", b"200"),
         (b"GET / HTTP/1.1", b"404"),
         (b"POST /metrics HTTP/1.1", b"405"),
         (b"nonsense", b"400"),

@@ -54,6 +54,15 @@ REFUSED = [
 ]
 
 
+SHARE_STATES = {
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: "InitializeStateData",
+    ApiKey.READ_SHARE_GROUP_STATE: "ReadStateData",
+    ApiKey.WRITE_SHARE_GROUP_STATE: "WriteStateData",
+    ApiKey.DELETE_SHARE_GROUP_STATE: "DeleteStateData",
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: "ReadStateSummaryData",
+}
+
+
 def request_of(key: ApiKey) -> Any:
     """A request that names one resource wherever the table refuses it as a whole."""
     filled: dict[ApiKey, dict[str, Any]] = {
@@ -104,6 +113,10 @@ def request_of(key: ApiKey) -> Any:
             "deletions": [message(51, "ScramCredentialDeletion", name="bob", mechanism=1)]
         },
     }
+    filled[ApiKey.SHARE_FETCH] = filled[ApiKey.SHARE_ACKNOWLEDGE] = {"group_id": "g"}
+    if key in SHARE_STATES:
+        part = message(key, "PartitionData", partition=3)
+        filled[key] = {"topics": [message(key, SHARE_STATES[key], topic_id=b"t" * 16, partitions=[part])]}
     return message(key, f"{key.api_name}Request", **filled.get(key, {}))
 
 
@@ -162,6 +175,66 @@ def test_kip_98_write_txn_markers_needs_alter_or_cluster_action() -> None:
     ):
         broker = Broker(Authorizer([acl(operation, cluster, "kafka-cluster")]))
         assert (refusal(broker, asked, context(ApiKey.WRITE_TXN_MARKERS, 1)) is not None) == refused
+
+
+@pytest.mark.parametrize("key", SHARE_STATES, ids=lambda key: key.api_name)
+def test_kip_932_only_brokers_ask_the_share_coordinator(key: ApiKey) -> None:
+    """KafkaApis, `toGlobalErrorResponse`: CLUSTER_ACTION; each partition is refused, with Kafka's message."""
+    asked, cluster = request_of(key), AclResourceType.CLUSTER
+    answer: Any = refusal(
+        Broker(Authorizer([acl(AclOperation.ALTER, cluster, "kafka-cluster")])), asked, context(key, 0)
+    )
+    [topic] = answer.results
+    [part] = topic.partitions
+    assert (topic.topic_id, part.partition) == (b"t" * 16, 3)
+    assert (part.error_code, part.error_message) == (
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        "Cluster authorization failed.",
+    )
+    may = Broker(Authorizer([acl(AclOperation.CLUSTER_ACTION, cluster, "kafka-cluster")]))
+    assert refusal(may, asked, context(key, 0)) is None
+
+
+@pytest.mark.parametrize("key", [ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE], ids=lambda key: key.api_name)
+def test_kip_932_members_of_a_share_group_need_read_on_it(key: ApiKey) -> None:
+    """KafkaApis.handleShareFetchRequest: a request without a group is not refused here, but by its handler."""
+    reader = Broker(Authorizer([acl(AclOperation.READ, AclResourceType.GROUP, "g")]))
+    for group_id, refused in (("g", False), ("h", True), (None, False)):
+        asked = message(key, f"{key.api_name}Request", group_id=group_id)
+        answer: Any = refusal(reader, asked, context(key, 1))
+        assert (answer is not None) == refused, group_id
+        assert answer is None or answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize(
+    ("key", "operation"),
+    [
+        (ApiKey.SHARE_GROUP_HEARTBEAT, AclOperation.READ),
+        (ApiKey.ALTER_SHARE_GROUP_OFFSETS, AclOperation.READ),
+        (ApiKey.DELETE_SHARE_GROUP_OFFSETS, AclOperation.DELETE),
+    ],
+)
+def test_kip_932_requests_about_a_share_group_need_a_right_on_it(key: ApiKey, operation: AclOperation) -> None:
+    """KafkaApis: handleShareGroupHeartbeat, handleAlterShareGroupOffsets, handleDeleteShareGroupOffsets."""
+    asked = message(key, f"{key.api_name}Request", group_id="g")
+    allowed = Broker(Authorizer([acl(operation, AclResourceType.GROUP, "g")]))
+    assert refusal(allowed, asked, context(key, API_BY_KEY[key].served[0])) is None
+    describer = Broker(Authorizer([acl(AclOperation.DESCRIBE, AclResourceType.GROUP, "g")]))
+    answer: Any = refusal(describer, asked, context(key, API_BY_KEY[key].served[0]))
+    assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def test_kip_932_a_member_may_describe_every_topic_that_it_wants() -> None:
+    """KafkaApis.handleShareGroupHeartbeat: TOPIC_AUTHORIZATION_FAILED for the whole request."""
+    rules = [
+        acl(AclOperation.READ, AclResourceType.GROUP, "g"),
+        acl(AclOperation.DESCRIBE, AclResourceType.TOPIC, "mine"),
+    ]
+    for topics, refused in ((["mine"], False), (["mine", "theirs"], True), (None, False), ([], False)):
+        asked = message(76, "ShareGroupHeartbeatRequest", group_id="g", subscribed_topic_names=topics)
+        answer: Any = refusal(Broker(Authorizer(rules)), asked, context(76, 1))
+        assert (answer is not None) == refused, topics
+        assert answer is None or answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_kip_679_a_producer_id_needs_write_on_any_topic_or_idempotent_write() -> None:

@@ -86,6 +86,19 @@ async def test_a_damaged_log_costs_its_own_share_partitions_only(tmp_path: Path)
     assert path.read_bytes() == data
 
 
+async def test_a_broker_with_fewer_partitions_than_its_topic_starts_and_says_so(tmp_path: Path, caplog) -> None:
+    """share.coordinator.state.topic.num.partitions must not change: nothing is read or written until it is back."""
+    count = "share.coordinator.state.topic.num.partitions"
+    async with running(f"log.dirs={tmp_path}") as node:
+        key = await begin(node)
+    async with running(f"log.dirs={tmp_path}", f"{count}=1") as node:
+        found = await node.share_states.read(key, 0)
+        assert found.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert f"has 50 partitions, and {count} is 1: set it to 50" in caplog.text
+    async with running(f"log.dirs={tmp_path}") as node:
+        assert (await node.share_states.read(key, 0)).start_offset == 100
+
+
 async def test_a_deleted_topic_takes_its_share_state_with_it() -> None:
     """KIP-932: a topic of the same name has another id, so it never has the old state."""
     async with running("storage=memory") as node:

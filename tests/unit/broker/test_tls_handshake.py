@@ -28,15 +28,23 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("pki"))
 
 
+@pytest.fixture(scope="module")
+def for_servers(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("pki"), "servers", for_servers=True)
+
+
 @pytest.fixture
-async def node(authority: Authority, tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Node]:
-    keystore = tmp_path / "keystore.pem"
+async def node(
+    authority: Authority, for_servers: Authority, tmp_path: Path, nursery: trio.Nursery
+) -> AsyncIterator[Node]:
+    keystore, trusted = tmp_path / "keystore.pem", tmp_path / "trusted.pem"
     keystore.write_text(authority.sign("server", addresses=["127.0.0.1"]).both)
+    trusted.write_text(authority.ca.read_text() + for_servers.ca.read_text())
     given = [
         "storage=memory",
         "listeners=PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
         f"ssl.keystore.location={keystore}",
-        f"ssl.truststore.location={authority.ca}",
+        f"ssl.truststore.location={trusted}",
         "ssl.client.auth=requested",
         f"ssl.principal.mapping.rules={RULES}",
     ]
@@ -92,6 +100,15 @@ async def test_a_certificate_that_no_rule_maps_is_refused(
     with pytest.raises((OSError, ConnectionEnded)):
         await trio.to_thread.run_sync(partial(ask, node, authority, own))
     assert "no rule in ssl.principal.mapping.rules matches the certificate's subject 'CN=eve,OU=Guests'" in caplog.text
+
+
+async def test_a_client_of_an_authority_for_servers_is_refused(
+    node: Node, authority: Authority, for_servers: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    """OpenSSL asks for clientAuth in an authority's extended key usage, too; Java does not (troubleshooting.md)."""
+    with pytest.raises((OSError, ConnectionEnded), match="unsupported certificate"):
+        await trio.to_thread.run_sync(partial(ask, node, authority, for_servers.sign("alice")))
+    assert "unsuitable certificate purpose" in caplog.text
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01"])

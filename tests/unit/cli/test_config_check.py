@@ -60,5 +60,19 @@ def test_what_a_broker_would_refuse_is_refused_with_the_name(tmp_path: Path, tex
     assert (as_json.exit_code, said in json.loads(as_json.stderr)["message"]) == (1, True)
 
 
+def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
+    text = "num.partition=3\nlog.retention.ms=soon\nlistener.name.x.nonsense=1\nnum.partitions=2\n"
+    checked = check(tmp_path, text)
+    assert checked.exit_code == 1
+    lines = checked.stderr.splitlines()
+    assert ["num.partition " in lines[0], "log.retention.ms" in lines[1], "nonsense" in lines[2]] == [True] * 3
+    assert len(lines) == 3
+    listeners = "listeners=SASL_SSL://:9094,SSL://:9095\nsuper.users=User:a\nfirst.user=a\n"
+    checked = check(tmp_path, listeners + "group.consumer.heartbeat.interval.ms=1\n")
+    for said in ("super.users", "first.password", "min.heartbeat", "uses SASL", "SASL_SSL and needs", "SSL uses SSL"):
+        assert said in checked.stderr
+    assert len(checked.stderr.splitlines()) == 6
+
+
 def test_toml_is_checked_as_well(tmp_path: Path) -> None:
     assert check(tmp_path, '"num.partitions" = 3\n', name="broker.toml").exit_code == 0

@@ -24,7 +24,7 @@ INLINE = re.compile(r"`([^`\n]+)`")
 COMMAND = re.compile(r"(?:^|[\s/(|&])fencepost (?P<words>[a-z][^|;&#>)]*)")
 TROUBLES = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 OF_OTHERS = {"Unable to bootstrap from": "aiokafka, kafka-python", "_ALL_BROKERS_DOWN": "confluent-kafka"}
-OF_THE_SYSTEM = {"Connection refused"}
+OF_THE_SYSTEM = {"Connection refused", "unsuitable certificate purpose", "unsupported certificate"}
 
 
 def commands_in(text: str) -> Iterator[list[str]]:

@@ -169,6 +169,52 @@ def test_references_are_resolved_and_protect_what_they_name(core: Core) -> None:
     assert refusal(core, "DELETE", "/subjects/order", permanent=True)[0] == 42206, "a soft-deleted one may come back"
 
 
+def test_of_references_with_one_name_the_first_counts(core: Core) -> None:
+    """AbstractSchemaProvider.resolveReferences: two schemas may each name another version of a third one."""
+    for schema in (ORDER, ORDER_WITH_DEFAULT):
+        core.register("order", schema)
+    for number in (1, 2):
+        holder = f'{{"type":"record","name":"H{number}","namespace":"shop","fields":[{{"name":"o","type":"Order"}}]}}'
+        order = {"name": "shop.Order", "subject": "order", "version": number}
+        core.register(f"h{number}", holder, references=[order])
+    both = '{"type":"record","name":"shop.Both","fields":[{"name":"a","type":"H1"},{"name":"b","type":"H2"}]}'
+    references = [{"name": f"shop.H{number}", "subject": f"h{number}", "version": 1} for number in (1, 2)]
+    assert core.register("both", both, references=references) == 5
+    others = [{"name": f"order{number}", "subject": "order", "version": number} for number in (1, 2)]
+    assert refusal(core, "POST", "/subjects/x/versions", {"schema": both, "references": others})[0] == 42201
+
+
+@pytest.mark.parametrize(
+    ("other", "alike"),
+    [
+        (
+            '{"type":"record","name":"shop.Order","doc":"d","aliases":["X"],"fields":[{"name":"id","type":"long"}]}',
+            True,
+        ),
+        ('{"type":"record","name":"shop.Order","fields":[{"name":"id","type":"long","order":"ignore"}]}', False),
+        ('{"type":"record","name":"shop.Order","fields":[{"name":"id","type":"long","default":0}]}', False),
+        (ORDER_WITH_DEFAULT, False),
+    ],
+)
+def test_a_type_may_be_defined_again_if_it_is_alike(core: Core, other: str, alike: bool) -> None:
+    """ParseContext.put and Schema.equals of Avro 1.12: "Can't redefine", unless they differ in doc or aliases only."""
+    pair = f'{{"type":"record","name":"Pair","fields":[{{"name":"a","type":{ORDER}}},{{"name":"b","type":{other}}}]}}'
+    if alike:
+        assert core.register("pair", pair) == 1
+        return
+    code, text = refusal(core, "POST", "/subjects/pair/versions", {"schema": pair})
+    assert (code, "shop.Order is defined twice" in text) == (42201, True)
+
+
+def test_a_reference_to_the_latest_version_is_kept_with_its_number(core: Core) -> None:
+    """AbstractSchemaProvider.resolveReferences: -1 becomes the latest version."""
+    core.register("order", ORDER)
+    core.register("order", ORDER_WITH_DEFAULT)
+    cart = '{"type":"record","name":"Cart","namespace":"shop","fields":[{"name":"order","type":"Order"}]}'
+    found = core.register("cart", cart, references=[{"name": "shop.Order", "subject": "order", "version": -1}])
+    assert core.ask("GET", f"/schemas/ids/{found}")["references"][0]["version"] == 2
+
+
 def test_lists_are_cut_by_prefix_and_page(core: Core) -> None:
     """GET /subjects and /schemas: subjectPrefix, deleted, deletedOnly, latestOnly, offset, limit."""
     for subject in ("a-1", "a-2", "b-1"):
@@ -201,7 +247,7 @@ def test_text_that_is_no_json_needs_the_format_in_which_it_was_registered(core: 
     assert core.ask("GET", "/schemas/ids/1") == {"schemaType": "PROTOBUF", "schema": 'syntax = "proto3";'}
 
 
-def test_paths_that_nobody_knows(core: Core) -> None:
+def test_paths_that_are_unknown(core: Core) -> None:
     """404 and 405, as every server of HTTP has them."""
     assert refusal(core, "GET", "/nothing")[0] == 404
     assert refusal(core, "PATCH", "/subjects")[0] == 405

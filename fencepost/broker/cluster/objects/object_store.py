@@ -21,6 +21,7 @@ from fencepost.broker.cluster.engine import StoreUnavailable
 from fencepost.broker.cluster.objects.claims import ID_BITS
 from fencepost.broker.log.storage.store import Bytes, CorruptLogFile
 from fencepost.coordinator.histogram import Histogram
+from fencepost.extras import needed_for
 
 LIST_PAGE = 1000
 CHECKED = b"fencepost"
@@ -246,9 +247,7 @@ def open_objects(
 
         directory = Path(unquote(parts.path)) / cluster_id
         return Objects(SharedDirectory(directory), str(directory))
-    try:
+    with needed_for(url, "cluster", ValueError):
         from fencepost.broker.cluster.objects.bucket import Bucket
-    except ImportError as error:
-        raise ValueError(f"{url} needs obstore ({error}): install fencepost[cluster], or obstore") from error
     place = f"{url.rstrip('/')}/{cluster_id}"
     return Objects(Bucket.open(place, options or {}, request_timeout_s, retry_s), place)

@@ -13,6 +13,7 @@ from fencepost.broker.cluster.objects.object_store import open_objects
 from fencepost.broker.cluster.objects.owner import BucketOwner
 from fencepost.broker.cluster.objects.row_objects import RowObjects
 from fencepost.broker.cluster.serving.health import Probes
+from fencepost.extras import needed_for
 
 if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig
@@ -47,10 +48,8 @@ def stores_of(config: "BrokerConfig") -> Stores:
     """The stores that the settings name. Raises ConfigError."""
     from fencepost.broker.config.broker_config import ConfigError
 
-    try:
+    with needed_for("cluster.store", "cluster", ConfigError):
         from fencepost.broker.cluster.database import postgres  # here: it imports psycopg
-    except ImportError as error:
-        raise ConfigError(f"cluster.store needs psycopg ({error}): install fencepost[cluster]") from error
 
     made: weakref.WeakSet[postgres.PostgresEngine] = weakref.WeakSet()
 

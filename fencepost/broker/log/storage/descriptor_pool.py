@@ -43,12 +43,16 @@ def descriptors_for_connections() -> int:
     return max(1, _descriptors() - descriptors_for_files() - OTHER_DESCRIPTORS)
 
 
-def raise_descriptor_limit() -> None:
-    """Raise the process's limit of open files to its hard limit, as Java does for Kafka (-XX:+MaxFDLimit)."""
+def raise_descriptor_limit() -> int:
+    """Raise the process's limit of open files to its hard limit, as Java does for Kafka (-XX:+MaxFDLimit).
+
+    Returns the new limit.
+    """
     import resource
 
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
+    return hard_limit
 
 
 class DescriptorPool:
