@@ -92,7 +92,7 @@ class ShareMember:
         final: bool = False,
     ) -> fetching.ShareFetchResponse:
         request = self.fetch_request(
-            *acks, max_records=max_records, wait_ms=wait_ms, mode=mode, renew=renew, final=final
+            *acks, max_records=max_records, wait_ms=wait_ms, max_bytes=max_bytes, mode=mode, renew=renew, final=final
         )
         answer: fetching.ShareFetchResponse = self.wire.call(ApiKey.SHARE_FETCH, 2, request)
         if not answer.error_code:
@@ -104,6 +104,7 @@ class ShareMember:
         *acks: Ack,
         max_records: int = 100,
         wait_ms: int = 3_000,
+        max_bytes: int = 1 << 20,
         mode: int = 1,
         renew: bool = False,
         final: bool = False,
