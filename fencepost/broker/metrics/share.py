@@ -7,7 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from fencepost.broker.metrics.counters import ShareGroupCounters
 from fencepost.broker.metrics.tables import Family, labels, table_text
 from fencepost.broker.ports import Broker
-from fencepost.broker.share.partitions import LedPartition
+from fencepost.broker.share.led import LedPartition
 from fencepost.broker.share.values import AckType
 
 SESSIONS = "kafka_server_sharesessioncache"

@@ -10,7 +10,8 @@ from fencepost.broker.log.reading import readable_bytes
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.ports import Broker
 from fencepost.broker.purgatory import Watched
-from fencepost.broker.share.partitions import LedPartition, SharePartitions
+from fencepost.broker.share.led import LedPartition
+from fencepost.broker.share.partitions import SharePartitions
 from fencepost.broker.share.reading import read_for
 from fencepost.broker.share.sessions import MemberKey, TopicIdPartition
 from fencepost.broker.share.values import AcquireMode, Want

@@ -8,7 +8,8 @@ from fencepost.broker.brokers import Leader, other_leader
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_topics
-from fencepost.broker.share.partitions import SharePartitions, Storing
+from fencepost.broker.share.led import Storing
+from fencepost.broker.share.partitions import SharePartitions
 from fencepost.broker.share.sessions import MemberKey, TopicIdPartition
 from fencepost.broker.share.values import AckBatch, AckType, Refused
 from fencepost.protocol.admin_enums import AclOperation

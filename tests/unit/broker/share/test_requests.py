@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.broker.share.partitions import client_error
+from fencepost.broker.share.led import client_error
 from fencepost.broker.share.requests import counted_types, is_member_id, problem
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api79_share_acknowledge import AcknowledgementBatch
