@@ -110,6 +110,33 @@ class HeldRecords:
         record.keeps_lock = keep and record.may_renew
         self._look_at = min(self._look_at, record.renew_at if keep else record.locked_until)
 
+    # -- in transactions
+
+    def give(self, records: Iterable[HeldRecord], kind: AcknowledgeType) -> None:
+        """A transaction's request acknowledges these, which are undecided, until `give_ends`.
+
+        None may be under way: a renewal behind that request would be refused, and others of its request with it.
+        """
+        for record in records:
+            record.decision = kind
+            record.under_way = True
+            self._under_way += 1
+            if record.counts:
+                record.counts = False
+                self.in_flight -= 1
+
+    def give_ends(self, records: Iterable[HeldRecord], *, taken: bool) -> None:
+        """The broker has taken them, and none is held any more; or not, and they are undecided again."""
+        for record in records:
+            record.under_way = False
+            self._under_way -= 1
+            if record.result is None and taken:
+                self._end(record, ErrorCode.NONE)
+            elif record.result is None:
+                record.decision, record.counts = None, True
+                self.in_flight += 1
+                self._look_at = -math.inf
+
     def release_now(self, record: HeldRecord) -> None:
         """Release it if it is undecided, or at once if its release waits for a time."""
         if record.decision is None:

@@ -18,7 +18,7 @@ from fencepost.client.network.retry import Backoff
 from fencepost.client.queues.arrivals import Arrivals
 from fencepost.client.queues.hand import Hand
 from fencepost.client.queues.membership import ShareMembership
-from fencepost.client.queues.share_requests import SINCE, Identity, acknowledge_request, fetch_request
+from fencepost.client.queues.share_requests import SINCE, acknowledge_request, fetch_request
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -58,7 +58,7 @@ class Exchange:
         self._hand = hand
         self._membership = membership
         self._purpose = f"{purpose}-share"
-        self._who = Identity(config.group_id, membership.member_id)
+        self._who = hand.who
         self._arrivals = Arrivals(cluster, config, hand)
         self._leaders: dict[int, _Leader] = {}
         self._resting: dict[Place, float] = {}

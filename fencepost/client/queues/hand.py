@@ -1,9 +1,11 @@
 """What a queue has in hand: messages that wait for the program, those it processes, and their acknowledgements."""
 
+import base64
 import logging
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -13,7 +15,8 @@ from fencepost.client.config import QueueConfig
 from fencepost.client.core.acknowledgements import AcknowledgeType
 from fencepost.client.core.held_records import HeldRecord, HeldRecords
 from fencepost.client.network.cluster import Cluster
-from fencepost.client.queues.message import Message
+from fencepost.client.queues.message import AcknowledgementError, Message
+from fencepost.client.queues.share_requests import Identity
 from fencepost.protocol.errors import ErrorCode
 
 _LOG = logging.getLogger(__name__)
@@ -26,6 +29,8 @@ class Hand:
     def __init__(self, cluster: Cluster, config: QueueConfig) -> None:
         self._cluster = cluster
         self._config = config
+        random_bytes = bytes(int(cluster.random.random() * 256) for _ in range(16))
+        self.who = Identity(config.group_id, base64.urlsafe_b64encode(random_bytes).decode().rstrip("="))
         self.held = HeldRecords()
         self.buffer: deque[Message[Any, Any]] = deque()
         self.changed = anyio.Event()
@@ -63,6 +68,29 @@ class Hand:
         release_at = anyio.current_time() + delay_s if delay_s > 0 and not self.is_stopping else -math.inf
         self.held.decide(record, kind, release_at)
         self.notify()
+
+    @asynccontextmanager
+    async def giving(self, records: Sequence[HeldRecord], kind: AcknowledgeType) -> AsyncIterator[None]:
+        """A transaction acknowledges these in the block; an exception leaves them undecided.
+
+        Raises AcknowledgementError if a lock has ended, RuntimeError if another task has decided meanwhile.
+        """
+        await self.wait_until(lambda: not any(record.under_way for record in records))
+        for record in records:
+            if record.result is not None:
+                name = self._cluster.names.get(record.place[0], "?")
+                what = f"the lock of {name}-{record.place[1]} {record.offset} has ended: it may be delivered again"
+                raise AcknowledgementError(what, code=record.result)
+            if record.decision is not None:
+                raise RuntimeError(f"offset {record.offset} was decided by another task")
+        self.held.give(records, kind)
+        taken = False
+        try:
+            yield
+            taken = True
+        finally:
+            self.held.give_ends(records, taken=taken)
+            self.notify()
 
     def retry_delay_s(self, delivery_count: int) -> float:
         """How long a record waits after its handler has failed."""

@@ -1,6 +1,5 @@
 """A queue's membership in its share group: ShareGroupHeartbeat to the group's coordinator."""
 
-import base64
 import logging
 
 import anyio
@@ -34,8 +33,6 @@ class ShareMembership:
         self._config = config
         self._hand = hand
         self._purpose = purpose
-        random_bytes = bytes(int(cluster.random.random() * 256) for _ in range(16))
-        self.member_id = base64.urlsafe_b64encode(random_bytes).decode().rstrip("=")
         self.machine = ShareMember(topics)
         self._interval_s = _FIRST_INTERVAL_S
         self._backoff = cluster.policy.loop(f"being a member of share group {config.group_id!r}")
@@ -83,7 +80,7 @@ class ShareMembership:
         is_full = sent.topics is not None
         request = ShareGroupHeartbeatRequest(
             group_id=self._config.group_id,
-            member_id=self.member_id,
+            member_id=self._hand.who.member_id,
             member_epoch=sent.epoch,
             rack_id=self._config.client_rack or None if is_full else None,
             subscribed_topic_names=None if sent.topics is None else list(sent.topics),

@@ -1,6 +1,7 @@
 """A message of a queue: a record that this member has acquired, and the ways to acknowledge it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Protocol, Self
 
@@ -12,6 +13,7 @@ from fencepost.client.core.held_records import HeldRecord
 from fencepost.client.errors import KafkaError
 from fencepost.client.key_value import K, V
 from fencepost.client.options import seconds
+from fencepost.client.queues.share_requests import Identity
 from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -32,7 +34,10 @@ class AcknowledgementError(KafkaError):
 class Acknowledging(Protocol):
     """What a message needs of its queue."""
 
+    who: Identity
+
     def decide(self, record: HeldRecord, kind: AcknowledgeType, delay_s: float = 0.0) -> None: ...
+    def giving(self, records: Sequence[HeldRecord], kind: AcknowledgeType) -> AbstractAsyncContextManager[None]: ...
     def retry_delay_s(self, delivery_count: int) -> float: ...
     def block_began(self, record: HeldRecord) -> None: ...
     def block_ended(self, record: HeldRecord) -> None: ...
@@ -130,6 +135,9 @@ class Message(Generic[K, V]):
             self._queue.decide(record, AcknowledgeType.RELEASE, delay_s)
 
     def _decide(self, kind: AcknowledgeType, delay_s: float = 0.0) -> None:
+        self._check_undecided(kind)
+        self._queue.decide(self._record, kind, delay_s)
+
+    def _check_undecided(self, kind: AcknowledgeType) -> None:
         if self._record.decision is not None:
             raise RuntimeError(f"{self!r} cannot be {_PAST[kind]}: it is decided already")
-        self._queue.decide(self._record, kind, delay_s)

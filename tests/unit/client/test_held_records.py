@@ -185,6 +185,30 @@ def test_at_the_end_all_is_released_at_once() -> None:
     assert held.in_flight == 0
 
 
+def test_a_transaction_has_a_record_alone() -> None:
+    """KIP-1289's draft: no renewal, no other decision, and no end of its lock here while the request is under way."""
+    held = HeldRecords()
+    [record] = acquire(held)
+    held.look(15.0)
+    held.give([record], ACCEPT)
+    held.decide(record, RELEASE)
+    held.release_now(record)
+    held.look(31.0)
+    assert (held.take([P]), held.in_flight, held.is_settled) == ({}, 0, False)
+    held.give_ends([record], taken=True)
+    assert (record.result, list(held), held.lost, held.is_settled) == (NONE, [], [], True)
+
+
+def test_what_a_transaction_did_not_take_is_undecided_again() -> None:
+    held = HeldRecords()
+    [record] = acquire(held)
+    held.give([record], ACCEPT)
+    held.give_ends([record], taken=False)
+    assert (record.decision, held.in_flight) == (None, 1)
+    held.look(15.0)
+    assert sent_by(held) == [(0, RENEW)]
+
+
 class AnyOrder(RuleBasedStateMachine):
     """Whatever comes in whatever order: every record ends with one result, and the counts fit."""
 
@@ -195,6 +219,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.next_offset = 0
         self.all: list[HeldRecord] = []
         self.under_way: list[list[Sent]] = []
+        self.given: list[HeldRecord] = []
 
     @rule(count=st.integers(1, 4), again=st.booleans())
     def acquire(self, count: int, again: bool) -> None:
@@ -218,6 +243,19 @@ class AnyOrder(RuleBasedStateMachine):
         record = data.draw(st.sampled_from(self.all))
         if record.result is None and record.decision is None:
             self.held.keep_lock(record, keep)
+
+    @rule(data=st.data())
+    def give(self, data: st.DataObject) -> None:
+        able = [one for one in self.all if not one.under_way and one.decision is None and one.result is None]
+        if able:
+            record = data.draw(st.sampled_from(able))
+            self.held.give([record], ACCEPT)
+            self.given.append(record)
+
+    @precondition(lambda self: self.given)
+    @rule(taken=st.booleans())
+    def give_ends(self, taken: bool) -> None:
+        self.held.give_ends([self.given.pop(0)], taken=taken)
 
     @rule(step=st.sampled_from([0.0, 1.0, 16.0, 31.0]))
     def look(self, step: float) -> None:
@@ -249,6 +287,7 @@ class AnyOrder(RuleBasedStateMachine):
     def teardown(self) -> None:
         for sent in self.under_way:
             self.held.answered(sent, NONE, self.now, LOCK_S)
+        self.held.give_ends(self.given, taken=False)
         for record in self.held:
             self.held.release_now(record)
         for _ in range(100):
