@@ -60,6 +60,10 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
         [f"fencepost/broker/cluster/**/{name}.py" for name in ("claims", "gc", "proposals")],
         ["tests/unit/cluster", "tests/unit/peers"],
     ),
+    "shares": (
+        [f"fencepost/broker/share/{name}.py" for name in ("acknowledging", "acquiring", "change", "window")],
+        ["tests/unit/broker/share", "tests/golden/test_share_partitions.py"],
+    ),
     "spark": (
         [f"fencepost/spark_connector/{name}.py" for name in ("source/planner", "sink/commit_marker", "sink/lanes")],
         [

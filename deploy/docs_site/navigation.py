@@ -17,6 +17,7 @@ GUIDES: list[dict[str, Any]] = [
             {"Schema registry": "schema-registry.md"},
             {"Spark": "spark.md"},
             {"Test your code": "testing.md"},
+            {"Test it with its framework": "recipes/frameworks.md"},
             {"Commit beside a database": "recipes/two_phase_commit.md"},
         ]
     },

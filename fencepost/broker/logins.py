@@ -11,11 +11,7 @@ from fencepost.broker.config.checks import UNSECURED
 from fencepost.broker.config.sasl_settings import jaas_of
 from fencepost.broker.security.audit import audit
 from fencepost.broker.security.sasl.exchange import OAUTHBEARER, PLAIN, Exchange
-from fencepost.broker.security.sasl.oauthbearer import OAuthExchange, Validator
-from fencepost.broker.security.sasl.plain import PlainExchange, PlainUsers
-from fencepost.broker.security.sasl.scram import Credential, Form, ScramCredentials, ScramExchange, usual_form
 from fencepost.broker.security.sasl.session import Mechanism, SaslSession
-from fencepost.broker.security.sasl.unsecured import UnsecuredValidator
 from fencepost.coordinator.metadata.image import ScramUser
 from fencepost.coordinator.metadata.user_controller import CredentialUpsertion
 from fencepost.protocol.errors import ErrorCode
@@ -23,6 +19,8 @@ from fencepost.protocol.scram import ITERATIONS, MECHANISM_NUMBERS, SALT_BYTES, 
 
 if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig
+    from fencepost.broker.security.sasl.oauthbearer import Validator
+    from fencepost.broker.security.sasl.scram import Credential, Form
     from fencepost.broker.token_keys import TokenKeys
     from fencepost.coordinator.metadata.service import MetadataService
     from fencepost.coordinator.ports import Clock
@@ -88,21 +86,28 @@ class Logins:
         return lambda: SaslSession(mechanisms, delay_s, receive_bytes_max)
 
     def _exchanges(self, listener: str, mechanism: str) -> Callable[[], Exchange]:
+        """What makes the exchanges of one mechanism. Each is imported here: most brokers of tests have none."""
         if mechanism == PLAIN:
+            from fencepost.broker.security.sasl.plain import PlainExchange, PlainUsers
+
             module = jaas_of(self._config, listener, mechanism)
             users = PlainUsers({} if module is None else module.users)
             return lambda: PlainExchange(users)
         if mechanism == OAUTHBEARER:
+            from fencepost.broker.security.sasl.oauthbearer import OAuthExchange
+
             validate = self._validator(listener)
             return lambda: OAuthExchange(validate)
+        from fencepost.broker.security.sasl.scram import ScramCredentials, ScramExchange, usual_form
+
         number = MECHANISM_NUMBERS[mechanism]
 
-        def find(user: str) -> Credential | None:
+        def find(user: str) -> "Credential | None":
             return self._metadata.image.scram.get(ScramUser(user, number))
 
         seen: list[tuple[object, Form]] = []
 
-        def form() -> Form:
+        def form() -> "Form":
             """Of the users at this moment; computed when they change."""
             users = self._metadata.image.scram
             if not seen or seen[0][0] is not users:
@@ -112,9 +117,11 @@ class Logins:
         credentials = ScramCredentials(mechanism, find, self._secret, form)
         return lambda: ScramExchange(credentials, secrets.token_urlsafe(NONCE_BYTES))
 
-    def _validator(self, listener: str) -> Validator:
+    def _validator(self, listener: str) -> "Validator":
         config = self._config
         if config.of_listener(listener, "sasl.server.callback.handler.class", OAUTHBEARER) == UNSECURED:
+            from fencepost.broker.security.sasl.unsecured import UnsecuredValidator
+
             module = jaas_of(config, listener, OAUTHBEARER)
             return UnsecuredValidator({} if module is None else module.options, self._clock.now_ms)
         from fencepost.broker.security.sasl.signed import Expected, SignedValidator  # here: it is an optional extra

@@ -14,7 +14,7 @@ def load() -> ModuleType | None:
     """The compiled part, or None if it is not built, forbidden, or of another interface."""
     try:
         from fencepost.protocol import _hot
-    except ImportError:
+    except (ImportError, SystemError):  # SystemError: a free-threaded Python finds it in a source tree, cannot load it
         return None
     return _hot if getattr(_hot, "INTERFACE", 0) == INTERFACE else None
 

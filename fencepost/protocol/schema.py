@@ -345,6 +345,16 @@ def annotations_in(space: dict[str, Any]) -> dict[str, Any]:
 
 
 def constructor(struct: str, fields: dict[str, Field]) -> Any:
+    """An `__init__` that compiles the struct's own at its first value: a process makes values of few of the structs."""
+
+    def __init__(self: Any, **values: Any) -> None:
+        type(self).__init__ = compile_constructor(struct, fields)
+        self.__init__(**values)
+
+    return __init__
+
+
+def compile_constructor(struct: str, fields: dict[str, Field]) -> Any:
     """An `__init__` with keyword arguments and Kafka's defaults, as if written by hand."""
     scope: dict[str, Any] = {"U": UNSET}
     arguments, body = ["self"], ["self.unknown_tags = None"]

@@ -11,7 +11,6 @@ from typing import Literal, Protocol
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.registry import API_BY_KEY, Api
 from fencepost.schema_registry import CLIENT_ID
-from fencepost.testing.refusals import may_refuse
 
 Step = Literal["prepare", "marker", "markers"]
 """The step of its end after which a transaction stops: the Prepare record; the first marker; all markers, without the
@@ -212,6 +211,8 @@ def code_of(code: ErrorCode | str | int) -> ErrorCode:
 
 def refusing(name: str, code: ErrorCode | str | int, took_effect: bool) -> tuple[Api, Refuse]:
     """The API and the action of a valid `refuse` fault. Raises ValueError."""
+    from fencepost.testing.refusals import may_refuse  # here: it imports messages that few tests need
+
     api, action = api_named(name), Refuse(code_of(code), took_effect)
     if action.code is ErrorCode.NONE:
         raise ValueError("NONE is not an error: name the error to answer")

@@ -24,7 +24,6 @@ from fencepost.protocol.topics import TopicPartition
 from fencepost.testing.faults import Delay, Drop, Fault, Faults, Refuse, Step, StopAfter
 from fencepost.testing.journal import Journal, request_text
 from fencepost.testing.jumping_clock import JumpingClock
-from fencepost.testing.refusals import HARMLESS, overwrite, refusal
 
 
 class FaultyNode(Node):
@@ -179,6 +178,8 @@ class FaultyDispatch(Dispatch):
         return reply
 
     async def _refuse(self, refuse: Refuse, route: Route, request: Any, context: RequestContext) -> Ready:
+        from fencepost.testing.refusals import HARMLESS, overwrite, refusal  # here: as in faults.py
+
         api = route.api
         unanswered = api.key == ApiKey.PRODUCE and request.acks == 0
         if refuse.took_effect or api.name in HARMLESS:

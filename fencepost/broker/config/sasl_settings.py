@@ -6,7 +6,6 @@ from fencepost.broker.config.checks import UNSECURED
 from fencepost.broker.config.listeners import ListenerValues
 from fencepost.broker.security.sasl.exchange import MECHANISMS, OAUTHBEARER, PLAIN
 from fencepost.broker.security.sasl.jaas import JaasModule, parse_jaas
-from fencepost.broker.security.sasl.unsecured import options_problem
 from fencepost.extras import install
 
 
@@ -32,6 +31,8 @@ def _problems(config: ListenerValues, listener: str) -> Iterator[str]:
         if module is None or not module.users:
             yield f'PLAIN has no users: set {name}.plain.sasl.jaas.config with user_NAME="PASSWORD" options'
     if OAUTHBEARER in enabled:
+        from fencepost.broker.security.sasl.unsecured import options_problem  # here: few brokers take tokens
+
         module = jaas_of(config, listener, OAUTHBEARER)
         unsecured = config.of_listener(listener, "sasl.server.callback.handler.class", OAUTHBEARER) == UNSECURED
         if unsecured and (problem := options_problem({} if module is None else module.options)) is not None:

@@ -184,13 +184,12 @@ class _Acquisition:
     def _add_batches(self, first: int, last: int) -> None:
         """Add batches of at least the wanted size that begin where record batches begin."""
         size = max(self.want.batch_size, 1)
-        if last - first + 1 > size:
-            for base_offset, _ in self.fetched.batches:
-                if base_offset > last:
-                    break
-                if base_offset - first >= size:
-                    self._add_batch(first, base_offset - 1)
-                    first = base_offset
+        for base_offset, _ in self.fetched.batches:
+            if base_offset > last:
+                break
+            if base_offset - first >= size:
+                self._add_batch(first, base_offset - 1)
+                first = base_offset
         self._add_batch(first, last)
 
     def _add_batch(self, first: int, last: int) -> InFlightBatch:

@@ -1,7 +1,8 @@
 """The commands to the metadata controller, and its answers, one per topic, resource or feature."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from fencepost.protocol.admin_enums import UpgradeType
@@ -22,19 +23,17 @@ OVER_QUOTA = Outcome(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 """A controller_mutation_rate refuses the change for now (KIP-599)."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     """A topic to create. -1 means the broker's default; `assignment` maps a partition to its replicas, or is empty."""
 
     name: str
     partitions: int = -1
     replication_factor: int = -1
     assignment: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    configs: Mapping[str, str | None] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedTopic:
+class CreatedTopic(NamedTuple):
     """The answer for one topic; the numbers are valid only without an error."""
 
     name: str
@@ -42,19 +41,17 @@ class CreatedTopic:
     topic_id: bytes = NO_ID
     partitions: int = -1
     replication_factor: int = -1
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRef:
+class TopicRef(NamedTuple):
     """A topic by name or by id."""
 
     name: str | None = None
     topic_id: bytes = NO_ID
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedTopic:
+class DeletedTopic(NamedTuple):
     """The answer for one reference."""
 
     name: str | None
@@ -79,8 +76,7 @@ class ConfigEdit(NamedTuple):
     value: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEdits:
+class ConfigEdits(NamedTuple):
     """Changes of one resource; `replace_all` removes all configurations that are not named (AlterConfigs)."""
 
     resource_type: int

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from fencepost.coordinator.txn.state import (
     NO_PRODUCER_ID,
@@ -101,8 +101,7 @@ class Reason(Enum):
     """One request carried batches of several producers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """The identity of an id changed, or its transaction was aborted, other than by EndTxn of its holder."""
 
     at_ms: int
@@ -115,8 +114,7 @@ class Change:
     """Whether the change aborted an open transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(NamedTuple):
     """Why a request was refused: one word, and one sentence."""
 
     reason: Reason

@@ -323,7 +323,7 @@ class TransactionCoordinator:
             lines = listing.select(shard.state.items(), filters, self._clock.now_ms()).transactions
             found += () if await shard.settled(shard.log.newest) else lines
             await trio.lowlevel.checkpoint()
-        return replace(whole, transactions=tuple(sorted(found, key=lambda line: line.transactional_id)))
+        return whole._replace(transactions=tuple(sorted(found, key=lambda line: line.transactional_id)))
 
     async def describe(self, transactional_id: str) -> listing.Description:
         """DescribeTransactions for one id (row T19)."""

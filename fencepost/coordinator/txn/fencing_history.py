@@ -3,7 +3,6 @@
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
-from dataclasses import replace
 
 from fencepost.coordinator.ports import Clock
 from fencepost.coordinator.txn import wire_codes
@@ -102,7 +101,7 @@ class FencingHistory:
         if not isinstance(before, Dead) and not isinstance(after, Dead) and holder(before) != holder(after):
             change = Change(self._clock.now_ms(), reason, holder(before), holder(after), request_of(caller), aborted)
             if caller is not None and history.aborting is caller:  # one request: first the abort, then the grant
-                change = replace(history.changes.pop(), after=change.after)
+                change = history.changes.pop()._replace(after=change.after)
             history.changes.append(change)
             history.aborting = caller if aborted else None
 

@@ -1,7 +1,7 @@
 """The answers to ListTransactions and DescribeTransactions, from the states (rows T18, T19)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fencepost.coordinator.regexes import InvalidRegex, compile_regex
 from fencepost.coordinator.txn.state import (
@@ -21,8 +21,7 @@ STATE_NAMES = frozenset(phase.name for phase in PHASES) | {"PrepareEpochFence"}
 """Kafka's names of the states. The last one is never written, so filtering by it finds nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
+class Filters(NamedTuple):
     """The filters of a listing; an empty filter lets every transaction pass."""
 
     states: frozenset[str] = frozenset()
@@ -33,8 +32,7 @@ class Filters:
     """A regular expression in RE2's syntax, which must match the whole transactional id (KIP-1152)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(NamedTuple):
     """One line of a listing."""
 
     transactional_id: str
@@ -42,8 +40,7 @@ class Listed:
     state: str
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(NamedTuple):
     """The answer to ListTransactions."""
 
     error: ErrorCode
@@ -51,8 +48,7 @@ class Listing:
     transactions: tuple[Listed, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(NamedTuple):
     """The answer to DescribeTransactions for one id; times in ms since 1970, -1 if no transaction has begun."""
 
     transactional_id: str

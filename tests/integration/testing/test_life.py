@@ -55,6 +55,19 @@ def test_the_directory_is_free_while_it_is_down(tmp_path: Path, how: str) -> Non
         assert broker.topics() == {"orders": 1}
 
 
+def test_the_first_broker_imports_nothing_that_it_does_not_use() -> None:
+    """Imports are most of what the first test of a process waits for (docs/benchmarks.md, a broker in a test)."""
+    program = (
+        "import sys\nfrom fencepost.testing import Broker\nwith Broker() as broker:\n"
+        " assert not broker.bootstrap.endswith(':0')\n print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    sasl = "fencepost.broker.security.sasl"
+    unused = {f"{sasl}.{name}" for name in ("oauthbearer", "plain", "scram", "unsecured")}
+    unused |= {"fencepost.testing.refusals", "click", "cryptography", "prometheus_client", "psycopg"}
+    assert unused & set(done.stdout.split()) == set()
+
+
 def test_a_port_that_is_not_to_be_had_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(owner: object, host: str) -> int:
         raise OSError("no port is free")

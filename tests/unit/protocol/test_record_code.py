@@ -44,6 +44,20 @@ def test_a_module_of_another_interface_is_not_used(monkeypatch: pytest.MonkeyPat
     assert compiled.load() is old
 
 
+def test_a_module_that_this_python_cannot_load_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A free-threaded Python finds what another one has built in the source tree, and raises SystemError."""
+
+    class Finder:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "fencepost.protocol._hot":
+                raise SystemError("init function of _hot returned uninitialized object")
+
+    monkeypatch.delitem(sys.modules, "fencepost.protocol._hot", raising=False)
+    monkeypatch.delattr("fencepost.protocol._hot", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    assert compiled.load() is None
+
+
 @needs_compiled
 def test_the_compiled_part_is_taken_for_what_is_usual() -> None:
     assert COMPILED is not None
