@@ -5,7 +5,7 @@ Each process writes a journal (history.py). Times are seconds of the machine's o
     producers  ["ack", value, partition, offset]
     members    ["got", partition, offset, value, delivery_count, asked_at, received_at]
                ["ask", partition, offset, type, at]   ["answered", partition, offset, type, error, at]   ["end", at]
-    the run    ["broker killed", at]   ["member hit", label, at]
+    the run    ["broker killed", at]   ["member hit", label, at]   ["disk failed", from, to]
 
 Rules, by the names of their violations:
 
@@ -15,7 +15,8 @@ Rules, by the names of their violations:
 - the delivery count fell: while the broker lives, each delivery counts more than those before it. A crash may forget
   deliveries that were not ended, and locks that ended just before it: the leader stores a count when the delivery ends
   (SharePartition.acknowledge, releaseAcquiredRecords, releaseAcquisitionLockOnTimeout). So after a crash the next
-  delivery counts more than any whose release was answered NONE.
+  delivery counts more than any whose release was answered NONE. So may a disk that fails: the leader forgets a
+  share partition without sessions, and what of it could not be stored.
 - with two members: none other gets a record while its lock surely holds, unless its member released it or was hit.
 - another record: an offset has one value, that which the producer was acknowledged there.
 """
@@ -63,16 +64,18 @@ class Story:
     ends: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """When members ended a session or a connection, were killed or frozen."""
     crashes: list[float] = field(default_factory=list)
+    disk_failures: list[tuple[float, float]] = field(default_factory=list)
     refused: int = 0
 
     def read(self, paths: Iterable[Path]) -> "Story":
         for path in paths:
             asked_at: dict[tuple[int, int, int], float] = {}
             for event in events_of(path):
-                self._take(path.stem, event, asked_at)
+                self.take(path.stem, event, asked_at)
         return self
 
-    def _take(self, name: str, event: Sequence[object], asked_at: dict[tuple[int, int, int], float]) -> None:
+    def take(self, name: str, event: Sequence[object], asked_at: dict[tuple[int, int, int], float]) -> None:
+        """One event; `asked_at` is of this name, by partition, offset and type."""
         match event:
             case ["ack", str(value), int(partition), int(offset)]:
                 self.produced[partition, offset] = value
@@ -96,6 +99,8 @@ class Story:
                 self.ends[label].append(at)
             case ["broker killed", float(at)]:
                 self.crashes.append(at)
+            case ["disk failed", float(began), float(ended)]:
+                self.disk_failures.append((began, ended))
             case _:
                 raise ValueError(f"{name}: no event of a run of share groups: {event}")
 
@@ -149,6 +154,7 @@ def _lost(story: Story, verdict: Verdict) -> list[str]:
 
 def _fell(story: Story, spot: Spot, before: Delivery, later: Delivery) -> list[str]:
     crashed = any(before.asked_at <= at <= later.received_at for at in story.crashes)
+    crashed |= any(before.asked_at <= ended and began <= later.received_at for began, ended in story.disk_failures)
     return [f"{spot} {before}, then {later}"] if not crashed and later.count <= before.count else []
 
 

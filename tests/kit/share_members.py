@@ -52,7 +52,18 @@ class ShareMember:
         self.epoch = 0
         self.answer: fetching.ShareFetchResponse | None = None
 
-    def fetch(
+    def fetch(self, *acks: Ack, **options: int) -> fetching.ShareFetchResponse:
+        """Fetch; `options` are those of `fetch_request`."""
+        answer: fetching.ShareFetchResponse = self.wire.call(
+            ApiKey.SHARE_FETCH,
+            2,
+            self.fetch_request(*acks, **options),  # type: ignore[arg-type]
+        )
+        if not answer.error_code:
+            self.epoch += 1
+        return answer
+
+    def fetch_request(
         self,
         *acks: Ack,
         max_records: int = 100,
@@ -60,7 +71,7 @@ class ShareMember:
         mode: int = 1,
         renew: bool = False,
         final: bool = False,
-    ) -> fetching.ShareFetchResponse:
+    ) -> fetching.ShareFetchRequest:
         named = self.partitions if self.epoch == 0 else sorted({ack.partition for ack in acks})
         parts = [
             fetching.FetchPartition(
@@ -73,7 +84,7 @@ class ShareMember:
             )
             for part in named
         ]
-        request = fetching.ShareFetchRequest(
+        return fetching.ShareFetchRequest(
             group_id=self.group,
             member_id=self.member,
             share_session_epoch=-1 if final else self.epoch,
@@ -86,14 +97,10 @@ class ShareMember:
             is_renew_ack=renew,
             topics=[fetching.FetchTopic(topic_id=self.topic_id, partitions=parts)] if parts else [],
         )
-        answer: fetching.ShareFetchResponse = self.wire.call(ApiKey.SHARE_FETCH, 2, request)
-        if not answer.error_code:
-            self.epoch += 1
-        return answer
 
     def acquire(self, *acks: Ack, **options: int) -> list[tuple[int, int]]:
         """Fetch, and the (offset, delivery count) of each acquired record; the answer has no errors."""
-        answer = self.fetch(*acks, **options)  # type: ignore[arg-type]
+        answer = self.fetch(*acks, **options)
         assert not answer.error_code
         found = []
         for topic in answer.responses:
@@ -107,7 +114,17 @@ class ShareMember:
         return found
 
     def acknowledge(self, *acks: Ack, renew: bool = False, final: bool = False) -> list[int]:
-        """The error code for each partition."""
+        """The error code for each partition, in their order."""
+        request = self.acknowledge_request(*acks, renew=renew, final=final)
+        answer = self.wire.call(ApiKey.SHARE_ACKNOWLEDGE, 2, request)
+        assert not answer.error_code, answer
+        self.epoch += 1
+        found = [part for topic in answer.responses for part in topic.partitions]
+        return [part.error_code for part in sorted(found, key=lambda one: one.partition_index)]
+
+    def acknowledge_request(
+        self, *acks: Ack, renew: bool = False, final: bool = False
+    ) -> acknowledging.ShareAcknowledgeRequest:
         parts = [
             acknowledging.AcknowledgePartition(
                 partition_index=part,
@@ -121,14 +138,10 @@ class ShareMember:
             )
             for part in sorted({ack.partition for ack in acks})
         ]
-        request = acknowledging.ShareAcknowledgeRequest(
+        return acknowledging.ShareAcknowledgeRequest(
             group_id=self.group,
             member_id=self.member,
             share_session_epoch=-1 if final else self.epoch,
             is_renew_ack=renew,
             topics=[acknowledging.AcknowledgeTopic(topic_id=self.topic_id, partitions=parts)] if parts else [],
         )
-        answer = self.wire.call(ApiKey.SHARE_ACKNOWLEDGE, 2, request)
-        assert not answer.error_code, answer
-        self.epoch += 1
-        return [part.error_code for topic in answer.responses for part in topic.partitions]
