@@ -81,20 +81,13 @@ class ShareMember:
         self.epoch = 0
         self.answer: fetching.ShareFetchResponse | None = None
 
-    def fetch(
-        self,
-        *acks: Ack,
-        max_records: int = 100,
-        wait_ms: int = 3_000,
-        max_bytes: int = 1 << 20,
-        mode: int = 1,
-        renew: bool = False,
-        final: bool = False,
-    ) -> fetching.ShareFetchResponse:
-        request = self.fetch_request(
-            *acks, max_records=max_records, wait_ms=wait_ms, max_bytes=max_bytes, mode=mode, renew=renew, final=final
+    def fetch(self, *acks: Ack, **options: int) -> fetching.ShareFetchResponse:
+        """Fetch; `options` are those of `fetch_request`."""
+        answer: fetching.ShareFetchResponse = self.wire.call(
+            ApiKey.SHARE_FETCH,
+            2,
+            self.fetch_request(*acks, **options),  # type: ignore[arg-type]
         )
-        answer: fetching.ShareFetchResponse = self.wire.call(ApiKey.SHARE_FETCH, 2, request)
         if not answer.error_code:
             self.epoch += 1
         return answer
@@ -137,7 +130,7 @@ class ShareMember:
 
     def acquire(self, *acks: Ack, **options: int) -> list[tuple[int, int]]:
         """Fetch, and the (offset, delivery count) of each acquired record; the answer has no errors."""
-        return self.taken(self.fetch(*acks, **options))  # type: ignore[arg-type]
+        return self.taken(self.fetch(*acks, **options))
 
     @staticmethod
     def taken(answer: fetching.ShareFetchResponse) -> list[tuple[int, int]]:
@@ -155,7 +148,17 @@ class ShareMember:
         return found
 
     def acknowledge(self, *acks: Ack, renew: bool = False, final: bool = False) -> list[int]:
-        """The error code for each partition."""
+        """The error code for each partition, in their order."""
+        request = self.acknowledge_request(*acks, renew=renew, final=final)
+        answer = self.wire.call(ApiKey.SHARE_ACKNOWLEDGE, 2, request)
+        assert not answer.error_code, answer
+        self.epoch += 1
+        found = [part for topic in answer.responses for part in topic.partitions]
+        return [part.error_code for part in sorted(found, key=lambda one: one.partition_index)]
+
+    def acknowledge_request(
+        self, *acks: Ack, renew: bool = False, final: bool = False
+    ) -> acknowledging.ShareAcknowledgeRequest:
         parts = [
             acknowledging.AcknowledgePartition(
                 partition_index=part,
@@ -169,17 +172,13 @@ class ShareMember:
             )
             for part in sorted({ack.partition for ack in acks})
         ]
-        request = acknowledging.ShareAcknowledgeRequest(
+        return acknowledging.ShareAcknowledgeRequest(
             group_id=self.group,
             member_id=self.member,
             share_session_epoch=-1 if final else self.epoch,
             is_renew_ack=renew,
             topics=[acknowledging.AcknowledgeTopic(topic_id=self.topic_id, partitions=parts)] if parts else [],
         )
-        answer = self.wire.call(ApiKey.SHARE_ACKNOWLEDGE, 2, request)
-        assert not answer.error_code, answer
-        self.epoch += 1
-        return [part.error_code for topic in answer.responses for part in topic.partitions]
 
 
 def configure_group(wire: Wire, group: str, **configs: str) -> None:

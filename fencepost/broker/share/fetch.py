@@ -48,7 +48,7 @@ class ShareFetch:
         for topic in set(self._topics.values()):
             node.metrics.topic(topic).share_fetch_requests += 1
         self._wanted: dict[TopicIdPartition, LedPartition] = {}
-        self._waits_for_bytes = False
+        self._has_records = False
         wants_some = self._records_max > 0 and self._bytes_max > 0
         for part, name in names.items():
             found = name if isinstance(name, ErrorCode) else shares.begin(member.group_id, part, name)
@@ -121,7 +121,14 @@ class ShareFetch:
         if log.log_start_offset > core.start_offset:
             core.log_start_moved(log.log_start_offset)
         offset = core.next_fetch_offset()
-        read = read_for(log, offset, max(bytes_max, 1), records_max + core.in_flight, self._isolation)
+        read = read_for(
+            log,
+            offset,
+            max(bytes_max, 1),
+            records_max + core.in_flight,
+            self._isolation,
+            at_least_one=not self._has_records,  # ReplicaManager.readFromLog: one batch too long in a response
+        )
         if read.error and read.error is not ErrorCode.OFFSET_OUT_OF_RANGE:
             self._refuse(part, read.error)
             return 0
@@ -133,6 +140,7 @@ class ShareFetch:
         counters = self._node.metrics.topic(led.tp.topic)
         records = read.records(acquired)
         counters.bytes_out += sum(map(len, records))
+        self._has_records = True
         self.answers[part] = PartitionData(
             partition_index=part.partition,
             records=records,

@@ -113,21 +113,23 @@ class SharePartitions:
                 led.tp,
             )
             self._drop(led, ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._refuse(led)
+
+    def forget(self, key: ShareKey) -> None:
+        """The state of a share partition is replaced: the next fetch loads the new one.
+
+        The state epoch alone does not fence here: a group that was deleted and created again has the same ones.
+        """
+        if (led := self._led.get(key)) is not None:
+            self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _drop(self, led: LedPartition, error: ErrorCode) -> None:
+        """Use it no more. What is being stored is settled by its task; what waits for it is refused."""
         led.error = error
         if self._led.get(led.key) is led:
             del self._led[led.key]
             self._timers.stop(led.key)
         led.wake()
-
-    def begin_again(self, key: ShareKey) -> None:
-        """Forget what is known of a share partition, and write no more of it: its state was reset or deleted.
-
-        The state epoch may be the same (AlterShareGroupOffsets), so the share coordinator does not refuse such writes.
-        """
-        if (led := self._led.get(key)) is not None:
-            self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # Loading
 
@@ -194,14 +196,8 @@ class SharePartitions:
 
     async def _store(self, led: LedPartition) -> None:
         """Store what is queued, all that came meanwhile at once, until the queue is empty."""
-        while led.queue:
+        while led.queue and not led.error:
             storing = led.queue[:]
-            if led.error:
-                for each in storing:
-                    each.change.settle(False)
-                    each.finish(led.error)
-                led.queue.clear()
-                return
             epoch = led.log.leader_epoch
             outcomes = await self._persister.write([(led.key, each.change.update(epoch)) for each in storing])
             for each, outcome in zip(storing, outcomes, strict=True):
@@ -221,7 +217,14 @@ class SharePartitions:
                 if client_error(failed.error) in FENCED:
                     self._drop(led, client_error(failed.error))
             self.changed(led)
+        self._refuse(led)
         self._drop_unused(led)
+
+    def _refuse(self, led: LedPartition) -> None:
+        """Answer those that wait for a share partition that is used no more."""
+        for each in led.queue:
+            each.finish(led.error)
+        led.queue.clear()
 
     # Transactions
 
@@ -305,8 +308,11 @@ class SharePartitions:
 
     @property
     def now_ms(self) -> int:
-        """The clock of locks: it never goes back."""
-        return int(self._node.clock.monotonic() * 1000)
+        """The clock of locks: it never goes back.
+
+        Rounded to microseconds first: 4.061 s * 1000 is 4060.99..., and a timer of 4061 ms would be due for ever.
+        """
+        return round(self._node.clock.monotonic() * 1_000_000) // 1000
 
     async def _watch_locks(self) -> None:
         while True:
