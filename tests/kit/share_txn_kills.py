@@ -1,6 +1,6 @@
 """kill -9 while workers of a share group consume, transform and produce in transactions: the output is exactly once.
 
-`python -m tests.kit.share_txn_kills --cycles 50` kills a broker that often, at random moments, and prints what happened.
+`python -m tests.kit.share_txn_kills --cycles 50` kills a broker that often, at random, and prints what happened.
 """
 
 import argparse
