@@ -1,6 +1,6 @@
 """Written by tests/architecture/sync_stub.py: the async client's signatures, blocking."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from re import Pattern
 from types import TracebackType
 from typing import Any, Generic, Self, Unpack
@@ -58,6 +58,7 @@ from fencepost.client.keywords import (
     OffsetPlace,
     Overflow,
     ProducerOptions,
+    QueueOptions,
     TransactionalProducerOptions,
 )
 from fencepost.client.producer.deliveries import RecordMetadata
@@ -257,6 +258,13 @@ class Client:
         value_deserializer: AnyDeserializer[V] | None = ...,
         **options: Unpack[BlockingConsumerOptions],
     ) -> Consumer[K, V]: ...
+    def queue(
+        self,
+        *topics: str | Iterable[str],
+        key_deserializer: AnyDeserializer[K] | None = ...,
+        value_deserializer: AnyDeserializer[V] | None = ...,
+        **options: Unpack[QueueOptions],
+    ) -> Queue[K, V]: ...
     def admin(self) -> Admin: ...
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -453,3 +461,34 @@ class WholeTransactions(Generic[K, V]):
     def spilled_bytes(self) -> int: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> WholeTransaction[K, V]: ...
+
+class Message(Generic[K, V]):
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: K | None
+    value: V | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    delivery_count: int
+    def accept(self) -> None: ...
+    def release(self, delay: Duration = ...) -> None: ...
+    def reject(self) -> None: ...
+    def acknowledged(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+class Queue(Generic[K, V]):
+    topics: tuple[str, ...]
+    group_id: str
+    def run(self, handler: Callable[[Message[K, V]], object], *, workers: int = ...) -> None: ...
+    def stop(self) -> None: ...
+    @property
+    def lost(self) -> int: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def __iter__(self) -> Iterator[Message[K, V]]: ...

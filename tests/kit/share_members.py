@@ -86,10 +86,29 @@ class ShareMember:
         *acks: Ack,
         max_records: int = 100,
         wait_ms: int = 3_000,
+        max_bytes: int = 1 << 20,
         mode: int = 1,
         renew: bool = False,
         final: bool = False,
     ) -> fetching.ShareFetchResponse:
+        request = self.fetch_request(
+            *acks, max_records=max_records, wait_ms=wait_ms, max_bytes=max_bytes, mode=mode, renew=renew, final=final
+        )
+        answer: fetching.ShareFetchResponse = self.wire.call(ApiKey.SHARE_FETCH, 2, request)
+        if not answer.error_code:
+            self.epoch += 1
+        return answer
+
+    def fetch_request(
+        self,
+        *acks: Ack,
+        max_records: int = 100,
+        wait_ms: int = 3_000,
+        max_bytes: int = 1 << 20,
+        mode: int = 1,
+        renew: bool = False,
+        final: bool = False,
+    ) -> fetching.ShareFetchRequest:
         named = self.partitions if self.epoch == 0 else sorted({ack.partition for ack in acks})
         parts = [
             fetching.FetchPartition(
@@ -102,27 +121,27 @@ class ShareMember:
             )
             for part in named
         ]
-        request = fetching.ShareFetchRequest(
+        return fetching.ShareFetchRequest(
             group_id=self.group,
             member_id=self.member,
             share_session_epoch=-1 if final else self.epoch,
             max_wait_ms=0 if renew else wait_ms,
             min_bytes=0 if renew else 1,
-            max_bytes=0 if renew else 1 << 20,
+            max_bytes=0 if renew else max_bytes,
             max_records=0 if renew else max_records,
             batch_size=1,
             share_acquire_mode=mode,
             is_renew_ack=renew,
             topics=[fetching.FetchTopic(topic_id=self.topic_id, partitions=parts)] if parts else [],
         )
-        answer: fetching.ShareFetchResponse = self.wire.call(ApiKey.SHARE_FETCH, 2, request)
-        if not answer.error_code:
-            self.epoch += 1
-        return answer
 
     def acquire(self, *acks: Ack, **options: int) -> list[tuple[int, int]]:
         """Fetch, and the (offset, delivery count) of each acquired record; the answer has no errors."""
-        answer = self.fetch(*acks, **options)  # type: ignore[arg-type]
+        return self.taken(self.fetch(*acks, **options))  # type: ignore[arg-type]
+
+    @staticmethod
+    def taken(answer: fetching.ShareFetchResponse) -> list[tuple[int, int]]:
+        """The (offset, delivery count) of each acquired record of an answer, which has no errors."""
         assert not answer.error_code
         found = []
         for topic in answer.responses:
@@ -161,3 +180,14 @@ class ShareMember:
         assert not answer.error_code, answer
         self.epoch += 1
         return [part.error_code for topic in answer.responses for part in topic.partitions]
+
+
+def configure_group(wire: Wire, group: str, **configs: str) -> None:
+    """Set configurations of a group, by Kafka's names with underscores for dots."""
+    entries = [
+        AlterableConfig(name=name.replace("_", "."), config_operation=0, value=value) for name, value in configs.items()
+    ]
+    resource = AlterConfigsResource(resource_type=ConfigResourceType.GROUP, resource_name=group, configs=entries)
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    [answer] = wire.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
+    assert not answer.error_code, answer

@@ -391,6 +391,11 @@ class Settings:
         doc="How often the state of share partitions without changes is stored again, so that older records can be"
             " deleted.")
 
+    errors_deadletterqueue_auto_create_topics_enable: bool = setting(BOOLEAN, False, dynamic=True, served=False,
+        doc="Whether the broker creates the dead-letter topic of a share group (KIP-1191).")
+    errors_deadletterqueue_topic_name_prefix: str = setting(STRING, "dlq.", dynamic=True, served=False,
+        doc="How the name of a share group's dead-letter topic has to begin; empty for any name.")
+
     # Transactions and producer ids.
     transaction_max_timeout_ms: int = setting(INT, 900_000, low=1, dynamic=True,
         doc="The longest a transaction may ask to last.")

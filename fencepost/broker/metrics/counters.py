@@ -58,6 +58,9 @@ class Metrics:
         self.loop_busy_share = 0.0
         """The share of a core that the event loop's thread used lately."""
         self.markers_written = 0
+        self.dead_letters = 0
+        """Records that share groups gave up, and that were appended to their dead-letter topics."""
+        self.dead_letters_failed = 0
         self.share_groups: dict[str, ShareGroupCounters] = {}
         self.acknowledged: Counter[int] = Counter()
         """Records of share groups by the type of their acknowledgement."""

@@ -6,7 +6,8 @@ from fencepost.broker.share.acknowledging import acknowledge, expire, release
 from fencepost.broker.share.acquiring import acquire
 from fencepost.broker.share.change import Change
 from fencepost.broker.share.describing import StateRange, ranges
-from fencepost.broker.share.in_flight import ARCHIVED, ARCHIVING, TERMINAL, InFlightBatch, InFlightState
+from fencepost.broker.share.in_flight import ARCHIVED, ARCHIVING, TERMINAL, TX_PENDING, InFlightBatch, InFlightState
+from fencepost.broker.share.in_transaction import acknowledge_in, resolve, restore_pending
 from fencepost.broker.share.values import AckBatch, Acquired, DeadCause, DeadLetters, Fetched, Limits, Want
 from fencepost.broker.share.window import Window
 from fencepost.coordinator.share.values import UNINITIALIZED, DeliveryState, StoredState
@@ -48,12 +49,15 @@ class SharePartition:
                 gap = expected
             expected = last + 1
             delivery_state = DeliveryState(number)
+            if delivery_state is TX_PENDING:
+                continue
             window.batches.put(InFlightBatch(first, last, InFlightState(delivery_state, deliveries)))
             if delivery_state in TERMINAL:
                 window.complete += last - first + 1
             elif delivery_state is ARCHIVING:
                 limited = deliveries >= self._limits().delivery_count_limit
                 dead.append(DeadLetters(first, last, deliveries, DeadCause.LIMIT if limited else DeadCause.REJECTED))
+        restore_pending(window, state.pending)
         if not window.batches:
             window.end = start
             return ()
@@ -116,6 +120,21 @@ class SharePartition:
         """
         change = Change(self._window, self._state_epoch)
         acknowledge(self._window, self._limits(), change, member_id, batches, now_ms)
+        return change.close()
+
+    def acknowledge_in(self, member_id: str, batches: Sequence[AckBatch], producer_id: int) -> Change:
+        """Have a producer's transaction decide on records that a member holds, with types ACCEPT, REJECT and GAP.
+
+        Nothing to store if the transaction has them already. Raises Refused as `acknowledge`.
+        """
+        change = Change(self._window, self._state_epoch)
+        acknowledge_in(self._window, self._limits(), change, member_id, batches, producer_id)
+        return change.close()
+
+    def resolve(self, producer_id: int, commit: bool) -> Change:
+        """A transaction ended: what it acknowledged is done, or available again. Certain: the marker is durable."""
+        change = Change(self._window, self._state_epoch, certain=True)
+        resolve(self._window, self._limits(), change, producer_id, commit)
         return change.close()
 
     def release(self, member_id: str) -> Change:

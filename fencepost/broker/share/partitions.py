@@ -3,11 +3,13 @@
 ShareFetch, ShareAcknowledge, sessions that end, locks that end
     |                                  |
 SharePartition (pure) --Change--> a queue for each --SharePersister--> stored, then settled in the same order
+    ^                                                                                  |
+    +------ archived <------ DeadLetterWriter <------ records given up (KIP-1191) <----+
 """
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import trio
@@ -18,16 +20,21 @@ from fencepost.broker.log.reading import offset_for_timestamp
 from fencepost.broker.log.results import Watcher
 from fencepost.broker.ports import Broker
 from fencepost.broker.share.change import Change
+from fencepost.broker.share.dead_letters import DeadLetterWriter
 from fencepost.broker.share.partition import SharePartition
 from fencepost.broker.share.sessions import MemberKey, ShareSessions, TopicIdPartition
-from fencepost.broker.share.values import AckType, Limits
+from fencepost.broker.share.values import AckType, DeadLetters, Limits
+from fencepost.coordinator.metadata.image import SHARE_VERSION
+from fencepost.coordinator.ports import ProducerTag
 from fencepost.coordinator.runtime.timers import Timers
 from fencepost.coordinator.share.group_config import ShareGroupSettings
 from fencepost.coordinator.share.values import (
     UNINITIALIZED,
     DeliveryState,
+    Outcome,
     ShareKey,
     SharePersister,
+    StateBatch,
     StateUpdate,
     StoredState,
 )
@@ -67,14 +74,19 @@ def client_error(error: ErrorCode) -> ErrorCode:
             return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+DEAD_LETTERS_SINCE = 2
+"""The level of share.version from which on share groups write dead letters (`ShareVersion.supportsShareGroupDLQ`)."""
+
+
 @lru_cache(maxsize=1000)
-def limits_of(settings: ShareGroupSettings) -> Limits:
+def limits_of(settings: ShareGroupSettings, share_version: int) -> Limits:
     """The settings of a group that its share partitions obey."""
     return Limits(
         max_in_flight=settings.partition_max_record_locks,
         delivery_count_limit=settings.delivery_count_limit,
         lock_ms=settings.record_lock_duration_ms,
         renew=settings.renew_acknowledge_enable,
+        dead_letters=share_version >= DEAD_LETTERS_SINCE and settings.dead_letter_topic is not None,
     )
 
 
@@ -108,9 +120,13 @@ class LedPartition:
         """Whether its state is known."""
         self.error = NO_ERROR
         """Why it is used no more."""
+        self.ended: list[tuple[int, bool]] = []
+        """Transactions that ended while the state was being read: producer id, and whether they committed."""
         self.watchers: dict[Watcher, None] = {}
         self.queue: list[Storing] = []
         """Changes that are being stored, and those that wait for it."""
+        self.dead: list[DeadLetters] = []
+        """Records that are being written to the dead-letter topic, and those that wait for it."""
 
     def wake(self) -> None:
         """Have fetches that wait look again."""
@@ -128,6 +144,7 @@ class SharePartitions:
         self._timers: Timers[ShareKey] = Timers()
         self._earlier_timer = trio.Event()
         self._nursery: trio.Nursery | None = None
+        self._dead_letters = DeadLetterWriter(node)
         self.sessions = ShareSessions(lambda: node.config.group_share_max_share_sessions, self.leave)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -159,9 +176,13 @@ class SharePartitions:
         if log is None:
             return self._node.absence(tp)
         key = ShareKey(group_id, *part)
-        led = self._led[key] = LedPartition(key, tp, log, lambda: limits_of(self._node.share_settings(group_id)))
+        led = self._led[key] = LedPartition(key, tp, log, lambda: self._limits(group_id))
         self._start(self._load, led)
         return led
+
+    def _limits(self, group_id: str) -> Limits:
+        share_version = self._node.metadata.image.features.get(SHARE_VERSION, 0)
+        return limits_of(self._node.share_settings(group_id), share_version)
 
     def _start(self, task: Callable[[LedPartition], Awaitable[None]], led: LedPartition) -> None:
         assert self._nursery is not None, "share partitions are used before `run`"
@@ -185,6 +206,14 @@ class SharePartitions:
             del self._led[led.key]
             self._timers.stop(led.key)
         led.wake()
+
+    def begin_again(self, key: ShareKey) -> None:
+        """Forget what is known of a share partition, and write no more of it: its state was reset or deleted.
+
+        The state epoch may be the same (AlterShareGroupOffsets), so the share coordinator does not refuse such writes.
+        """
+        if (led := self._led.get(key)) is not None:
+            self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # Loading
 
@@ -210,8 +239,11 @@ class SharePartitions:
             if outcome.error:
                 self._drop(led, client_error(outcome.error))
                 return
-        led.core.restore(_within(led, state), first_offset)
+        dead = led.core.restore(_within(led, state), first_offset)
         led.active = True
+        for producer_id, commit in led.ended:
+            self._resolve(led, producer_id, commit)
+        self._give_up(led, dead)
         led.wake()
 
     async def _first_offset(self, led: LedPartition) -> int:
@@ -250,10 +282,17 @@ class SharePartitions:
         """Store what is queued, all that came meanwhile at once, until the queue is empty."""
         while led.queue:
             storing = led.queue[:]
+            if led.error:
+                for each in storing:
+                    each.change.settle(False)
+                    each.finish(led.error)
+                led.queue.clear()
+                return
             epoch = led.log.leader_epoch
             outcomes = await self._persister.write([(led.key, each.change.update(epoch)) for each in storing])
             for each, outcome in zip(storing, outcomes, strict=True):
-                each.change.settle(not outcome.error)
+                dead = each.change.settle(not outcome.error)
+                self._give_up(led, dead)
                 each.finish(client_error(outcome.error))
             del led.queue[: len(storing)]
             failed = next((outcome for outcome in outcomes if outcome.error), None)
@@ -269,6 +308,57 @@ class SharePartitions:
                     self._drop(led, client_error(failed.error))
             self.changed(led)
         self._drop_unused(led)
+
+    # Transactions
+
+    async def store_in(self, producer: ProducerTag, changes: Sequence[tuple[LedPartition, Change]]) -> list[ErrorCode]:
+        """Store what is to become of records if a transaction commits; an error for each.
+
+        No other task runs between the call and the append. What was refused is with its member as before; a share
+        partition of which it is not known is begun anew.
+        """
+
+        def settle(outcomes: Sequence[Outcome]) -> None:
+            for (led, change), outcome in zip(changes, outcomes, strict=True):
+                self._give_up(led, change.settle(not outcome.error))
+
+        updates = [(led.key, change.update(led.log.leader_epoch)) for led, change in changes]
+        outcomes = await self._persister.write_in_transaction(producer, updates, settle)
+        for (led, _), outcome in zip(changes, outcomes, strict=True):
+            if client_error(outcome.error) not in (NO_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR):
+                self._drop(led, client_error(outcome.error))
+        return [outcome.error for outcome in outcomes]
+
+    def transaction_ended(self, key: ShareKey, producer_id: int, commit: bool) -> None:
+        """A transaction that acknowledged records of a share partition ended, and its marker there is durable."""
+        led = self._led.get(key)
+        if led is not None and led.active:
+            self._resolve(led, producer_id, commit)
+        elif led is not None:
+            led.ended.append((producer_id, commit))
+
+    def _resolve(self, led: LedPartition, producer_id: int, commit: bool) -> None:
+        self.store(led, led.core.resolve(producer_id, commit))
+        self.changed(led)
+
+    # Dead letters
+
+    def _give_up(self, led: LedPartition, dead: Sequence[DeadLetters]) -> None:
+        """Have records written to the dead-letter topic after those before them, then archived."""
+        led.dead += dead
+        if dead and len(led.dead) == len(dead):
+            self._start(self._write_dead, led)
+
+    async def _write_dead(self, led: LedPartition) -> None:
+        """SharePartition.initiateDLQAndArchive. If the share partition ends before, its next one writes them again."""
+        while led.dead and not led.error:
+            dead = led.dead[:]
+            await self._dead_letters.write(led.key.group_id, led.log, dead)
+            if led.error:
+                return
+            for each in dead:
+                self.store(led, led.core.archive(each))
+            del led.dead[: len(dead)]
 
     def changed(self, led: LedPartition) -> None:
         """Locks began or ended, or records are available again: fetches look again, and the timer is set."""
@@ -334,7 +424,7 @@ class SharePartitions:
 
     def _drop_unused(self, led: LedPartition) -> None:
         """Forget a share partition whose group has no session here, once all of it is stored."""
-        if not led.queue and not self.sessions.of_group[led.key.group_id]:
+        if not led.queue and not led.dead and not self.sessions.of_group[led.key.group_id]:
             self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
@@ -356,9 +446,16 @@ def _within(led: LedPartition, state: StoredState) -> StoredState:
         end_offset,
         state.start_offset,
     )
-    batches = tuple(
-        batch._replace(last_offset=min(batch.last_offset, end_offset - 1))
-        for batch in state.batches
-        if batch.first_offset < end_offset
+
+    def cut(batch: StateBatch) -> StateBatch:
+        return batch._replace(last_offset=min(batch.last_offset, end_offset - 1))
+
+    return state._replace(
+        start_offset=min(state.start_offset, end_offset),
+        batches=tuple(cut(batch) for batch in state.batches if batch.first_offset < end_offset),
+        pending=tuple(
+            pending._replace(batch=cut(pending.batch))
+            for pending in state.pending
+            if pending.batch.first_offset < end_offset
+        ),
     )
-    return state._replace(start_offset=min(state.start_offset, end_offset), batches=batches)
