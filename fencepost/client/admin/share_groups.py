@@ -158,6 +158,7 @@ def _states(states: Any) -> RecordStates:
             one.delivery_count,
             one.member_id or None,
             one.lock_ms if one.lock_ms >= 0 else None,
+            one.producer_id if one.producer_id >= 0 else None,
         )
         for one in states.ranges
     )
