@@ -12,8 +12,8 @@ COLUMNS: Final = 200
 """The records in flight are drawn in at most this many columns; one of several states is divided by their shares."""
 FLIGHT_SHARE: Final = 0.7
 """The least share of the width for the records in flight, however many wait behind them."""
-HELD_BACK: Final = "pending"
-ORDER: Final = ("acquired", "available", "archiving", "archived", "acknowledged", NEW)
+HELD_BACK: Final = "open"
+ORDER: Final = ("acquired", "pending", "available", "archiving", "archived", "acknowledged", NEW)
 """From the top of a column: what is to be done comes first."""
 
 
@@ -40,7 +40,7 @@ class Picture(NamedTuple):
 
 
 def picture(one: QueuePartition, *, read_committed: bool) -> Picture | None:
-    """The picture; None if the broker reports no states. Of a read_committed group, what is above the LSO pends."""
+    """The picture; None if the broker reports no states. Of a read_committed group, what is above the LSO is open."""
     states = one.offset.states
     if states is None:
         return None

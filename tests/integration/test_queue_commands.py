@@ -84,7 +84,7 @@ def test_depth_members_and_what_they_hold(broker: BrokerProcess, wire: Wire) -> 
     assert (wrong.exit_code, f"use `fencepost queue describe {group}`" in wrong.stderr) == (1, True)
     text = queue(broker, "describe", group).stdout
     assert "3 records once" in text
-    assert "seen:0         0     6   10      7     2     1     3" in text
+    assert "seen:0         0     6   10      7     2     1        0     3" in text
     assert "one     billing  /127.0.0.1      2  seen:0" in text
     assert f"fencepost queue why {group} seen 0 0" in text
 
@@ -110,7 +110,7 @@ def test_why_a_record_does_not_move(broker: BrokerProcess, wire: Wire) -> None:
     assert [why(broker, group, "why", offset)[0] for offset in (2, 3, 4)] == ["acknowledged", "archived", "available"]
     state, text = why(broker, group, "why", 150)
     assert (state, "the record at 1 has to be done first" in text) == ("beyond the limit", True)
-    assert why(broker, group, "why", 200)[0] == "pending in a transaction"
+    assert why(broker, group, "why", 200)[0] == "in an open transaction"
     assert why(broker, group, "why", 201)[0] == "not written"
     assert "fencepost txn why why:0" in queue(broker, "why", group, "why", "0", "200").stdout
     member.acquire(final=True, max_records=0)

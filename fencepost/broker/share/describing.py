@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from fencepost.broker.share.in_flight import NO_LOCK, InFlightState
+from fencepost.broker.share.in_flight import NO_LOCK, TX_PENDING, InFlightState
 from fencepost.broker.share.window import Window
-from fencepost.coordinator.share.values import DeliveryState, StateBatch
+from fencepost.coordinator.share.values import DeliveryState, StoredState
+
+NO_PRODUCER = -1
 
 
 class StateRange(NamedTuple):
@@ -19,6 +21,8 @@ class StateRange(NamedTuple):
     """Who holds them; empty if no member does."""
     lock_ms: int = NO_LOCK
     """How long that member still holds them, in ms."""
+    producer_id: int = NO_PRODUCER
+    """Whose open transaction decides on TX_PENDING records."""
 
 
 def ranges(window: Window, now_ms: int) -> Iterator[StateRange]:
@@ -29,9 +33,20 @@ def ranges(window: Window, now_ms: int) -> Iterator[StateRange]:
     return _joined(_parts(window, now_ms))
 
 
-def stored_ranges(batches: Iterable[StateBatch]) -> list[StateRange]:
+def stored_ranges(stored: StoredState) -> list[StateRange]:
     """The same of a share partition that no member uses now."""
-    return [StateRange(first, last, DeliveryState(state), count) for first, last, state, count in batches]
+
+    def producer_of(offset: int) -> int:
+        """Whose transaction acknowledged the record."""
+        return next(
+            (producer_id for producer_id, one in stored.pending if one.first_offset <= offset <= one.last_offset),
+            NO_PRODUCER,
+        )
+
+    found = [StateRange(first, last, DeliveryState(state), count) for first, last, state, count in stored.batches]
+    return [
+        one._replace(producer_id=producer_of(one.first_offset)) if one.state is TX_PENDING else one for one in found
+    ]
 
 
 def _parts(window: Window, now_ms: int) -> Iterator[StateRange]:
@@ -47,6 +62,8 @@ def _parts(window: Window, now_ms: int) -> Iterator[StateRange]:
 
 def _range(first: int, last: int, state: InFlightState, now_ms: int) -> StateRange:
     shown, member_id = (state.state, state.member_id) if state.undo is None else state.undo[:2]
+    if state.at_commit is not None:
+        return StateRange(first, last, state.state, state.deliveries, producer_id=state.at_commit.producer_id)
     lock_ms = NO_LOCK if state.lock < 0 else max(state.lock - now_ms, 0)
     return StateRange(first, last, shown, state.deliveries, member_id, lock_ms)
 

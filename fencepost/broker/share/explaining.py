@@ -39,7 +39,7 @@ class Explanations:
         stored = await node.share_states.read(key, log.leader_epoch)
         if stored.error or stored.start_offset == UNINITIALIZED:
             return None
-        found = stored_ranges(stored.batches)
+        found = stored_ranges(stored)
         after = found[-1].last_offset + 1 if found else stored.start_offset
         return self._states(stored.start_offset, after, found)
 
@@ -53,6 +53,7 @@ class Explanations:
                 delivery_count=one.delivery_count,
                 member_id=one.member_id,
                 lock_ms=one.lock_ms,
+                producer_id=one.producer_id,
             )
             for one in islice(rest, self._left)
         ]

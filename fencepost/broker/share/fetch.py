@@ -62,7 +62,8 @@ class ShareFetch:
         await self._run()
         failed = {part for part, answer in self.answers.items() if answer.error_code}
         for topic in {topic for part, topic in self._topics.items() if part in failed}:
-            self._node.metrics.topic(topic).failed_share_fetch_requests += 1
+            if (counters := self._node.metrics.topics.get(topic)) is not None:  # it may be deleted by now
+                counters.failed_share_fetch_requests += 1
 
     async def _run(self) -> None:
         deadline = trio.current_time() + self._wait_ms / 1000

@@ -298,11 +298,14 @@ class SharePartitions:
         metrics.acknowledged.update(types)
 
     def count_topics(self, acknowledged: Iterable[str], failed: Iterable[str]) -> None:
-        """Count the topics of a request, as Kafka's SharePartitionManager.acknowledge."""
+        """Count the topics of a request, as Kafka's SharePartitionManager.acknowledge, that are not deleted by now."""
+        topics = self._node.metrics.topics
         for topic in acknowledged:
-            self._node.metrics.topic(topic).share_acknowledgements += 1
+            if topic in topics:
+                topics[topic].share_acknowledgements += 1
         for topic in failed:
-            self._node.metrics.topic(topic).failed_share_acknowledgements += 1
+            if topic in topics:
+                topics[topic].failed_share_acknowledgements += 1
 
     # Ends of locks and sessions
 

@@ -77,7 +77,8 @@ def describe_command(group_id: str, broker: Broker) -> None:
     """Show one share group: its depth by partition, its members and what they hold, and its own settings.
 
     START is the first offset that is not done, and NEXT the first one that was never acquired. Between them records
-    are HELD by members, WAIT for their next delivery, or are DONE. OLDEST is the age of the record at START.
+    are HELD by members, WAIT for their next delivery, are PENDING in an open transaction, or are DONE. OLDEST is the
+    age of the record at START.
 
     \b
     Example:
@@ -103,8 +104,9 @@ def describe_command(group_id: str, broker: Broker) -> None:
 def why_command(group_id: str, topic: str, partition: int, offset: int, broker: Broker) -> None:
     """Show what has become of a record in a share group, and what it waits for.
 
-    The record is available, held by a member, accepted, archived, not visible before a transaction has ended, or
-    beyond the limit of records in flight. Of Apache Kafka only the start offset is known.
+    The record is available, held by a member, acknowledged in an open transaction, accepted, archived, not visible
+    before its own transaction has ended, or beyond the limit of records in flight. Of Apache Kafka only the start
+    offset is known.
 
     \b
     Example:

@@ -33,7 +33,7 @@ def describe_text(queue: "Queue", now_ms: int, bootstrap: str) -> str:
         facts.append(("delivered", ", ".join(_delivered(queue))))
     lines = [f"{name:<12}{value}" for name, value in facts]
     if queue.partitions:
-        head = ("PARTITION", "START", "NEXT", "END", "DEPTH", "HELD", "WAIT", "DONE", "OLDEST")
+        head = ("PARTITION", "START", "NEXT", "END", "DEPTH", "HELD", "WAIT", "PENDING", "DONE", "OLDEST")
         lines += ["", table(head, [_partition(one, now_ms) for one in queue.partitions])]
     else:
         lines += ["", "It has not begun to read: its first member's fetch begins it."]
@@ -79,10 +79,10 @@ def _delivered(queue: "Queue") -> list[str]:
 
 def _partition(one: "QueuePartition", now_ms: int) -> tuple[object, ...]:
     states, counts = one.offset.states, one.counts
-    known: tuple[object, ...] = ("?", "?", "?", "?")
+    known: tuple[object, ...] = ("?",) * 5
     if states is not None:
         done = sum(counts[state] for state in DONE)
-        known = (states.next_offset, counts["acquired"], counts["available"] + counts[NEW], done)
+        known = (states.next_offset, counts["acquired"], counts["available"] + counts[NEW], counts["pending"], done)
     return (
         places([one.partition]),
         "none" if one.start_offset is None else one.start_offset,
@@ -124,6 +124,9 @@ def queue_json(queue: "Queue") -> dict[str, Any]:
 
 def why_text(why: "Why", place: "TopicPartition", offset: int, bootstrap: str) -> str:
     lines = [f"{place.topic}:{place.partition} offset {offset}: {why.state}", f"  {why.text}"]
-    if why.state == "pending in a transaction":
+    if why.record is not None and why.record.producer_id is not None:
+        command = command_for(bootstrap, "txn", "list", "--producer-id", str(why.record.producer_id))
+        lines += ["Which one:", f"  {command}"]
+    if why.state == "in an open transaction":
         lines += ["Which one:", f"  {command_for(bootstrap, 'txn', 'why', f'{place.topic}:{place.partition}')}"]
     return "\n".join(lines)

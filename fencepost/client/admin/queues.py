@@ -82,7 +82,7 @@ class Queue(NamedTuple):
         """How many records that are not done were delivered how often: those of fencepost brokers only."""
         found = Counter[int]()
         for one in _ranges(self.partitions):
-            if one.state in ("available", "acquired"):
+            if one.state in ("available", "acquired", "pending"):
                 found[one.delivery_count] += one.size
         return found
 
@@ -222,6 +222,11 @@ def _known(record: RecordRange, group: GroupDescription) -> Why:
                 f"It was given up after {record.delivery_count} deliveries: a member rejected it, the deliveries"
                 " reached the limit, its transaction was aborted, or the log does not have it any more."
             )
+        case "pending":
+            text = (
+                f"It was acknowledged in a transaction of producer {record.producer_id}, which is still open: its"
+                " commit makes that count, and its abort makes the record available again."
+            )
         case "available":
             before = f"It was delivered {times}, and released." if record.delivery_count else "It was never delivered."
             text = f"{before} {_next(group)}"
@@ -238,7 +243,7 @@ def _never_acquired(
     isolation, most = settings.get(ISOLATION), settings.get(IN_FLIGHT_MAX)
     if offset >= reach.stable and isolation is not None and isolation.value == "read_committed":
         return Why(
-            "pending in a transaction",
+            "in an open transaction",
             f"The group reads committed records only, and the last stable offset is {reach.stable}:"
             " an open transaction holds it back.",
         )

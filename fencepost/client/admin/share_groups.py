@@ -5,6 +5,7 @@ from typing import Any
 
 from fencepost.client.admin.requests import AdminRequests, ToCoordinator, failure, listed
 from fencepost.client.admin.share_types import STATES, RecordRange, RecordStates, ShareGroupOffset
+from fencepost.client.admin.topics import NO_TOPIC
 from fencepost.client.admin.types import GroupDescription, share_group_description
 from fencepost.client.core.numbers import whole_number
 from fencepost.client.errors import KafkaError
@@ -75,7 +76,7 @@ class ShareGroupAdmin:
         for topic in group.topics:
             for one in topic.partitions:
                 name = f"{what} in {topic.topic_name}-{one.partition_index}"
-                error = failure(one, name, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
+                error = failure(one, name, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, final=NO_TOPIC)
                 if error is not None:
                     raise error
                 found[TopicPartition(topic.topic_name, one.partition_index)] = _offset(one)
@@ -104,7 +105,11 @@ class ShareGroupAdmin:
             response = await self._rpc.ask(node, request, what)
             return {
                 TopicPartition(topic.topic_name, one.partition_index): failure(
-                    one, f"{what} in {topic.topic_name}-{one.partition_index}", ApiKey.ALTER_SHARE_GROUP_OFFSETS, node
+                    one,
+                    f"{what} in {topic.topic_name}-{one.partition_index}",
+                    ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+                    node,
+                    final=NO_TOPIC,
                 )
                 for topic in response.responses
                 for one in topic.partitions
@@ -126,7 +131,9 @@ class ShareGroupAdmin:
             )
             response = await self._rpc.ask(node, request, what)
             return {
-                one.topic_name: failure(one, f"{what} of {one.topic_name}", ApiKey.DELETE_SHARE_GROUP_OFFSETS, node)
+                one.topic_name: failure(
+                    one, f"{what} of {one.topic_name}", ApiKey.DELETE_SHARE_GROUP_OFFSETS, node, final=NO_TOPIC
+                )
                 for one in response.responses
             }
 
@@ -151,6 +158,7 @@ def _states(states: Any) -> RecordStates:
             one.delivery_count,
             one.member_id or None,
             one.lock_ms if one.lock_ms >= 0 else None,
+            one.producer_id if one.producer_id >= 0 else None,
         )
         for one in states.ranges
     )

@@ -2,15 +2,17 @@
 
 from typing import Final, NamedTuple
 
-STATES: Final = ("available", "acquired", "acknowledged", "archiving", "archived")
-"""What may have become of a record; "archiving" is on its way to the dead-letter topic (KIP-1191)."""
+STATES: Final = ("available", "acquired", "acknowledged", "archiving", "archived", "pending")
+"""What may have become of a record: "archiving" is on its way to the dead-letter topic (KIP-1191), and "pending" was
+acknowledged in a transaction that is open."""
 
 
 class RecordRange(NamedTuple):
     """Records of a share group in the same state, from `first_offset` to `last_offset`, both included.
 
-    `state` is "available", "acquired", "acknowledged", "archiving" or "archived". `delivery_count` counts how often
-    they were acquired. `member_id` holds acquired ones, for `lock_ms` more milliseconds; both are None for others.
+    `state` is "available", "acquired", "acknowledged", "archiving", "archived" or "pending". `delivery_count` counts
+    how often they were acquired. `member_id` holds acquired ones, for `lock_ms` more milliseconds. `producer_id`
+    acknowledged pending ones in its open transaction. Where these do not apply, they are None.
     """
 
     first_offset: int
@@ -19,6 +21,7 @@ class RecordRange(NamedTuple):
     delivery_count: int
     member_id: str | None = None
     lock_ms: int | None = None
+    producer_id: int | None = None
 
     @property
     def size(self) -> int:

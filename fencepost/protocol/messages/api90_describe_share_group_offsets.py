@@ -45,6 +45,7 @@ class StateRange(Value):
     delivery_count: Int16 = 0
     member_id: String = ""
     lock_ms: Int64 = -1
+    producer_id: Int64 = -1
 
 
 class RecordStates(Value):

@@ -58,7 +58,7 @@ def test_what_is_above_the_last_stable_offset_pends_for_committed_readers_only()
     one = part(0, 0, 10, stable=4)
     assert [(box.state, box.first, box.last) for box in drawn(one, read_committed=True).boxes] == [
         ("new", 0, 3),
-        ("pending", 4, 9),
+        ("open", 4, 9),
     ]
     assert [box.state for box in drawn(one).boxes] == ["new"]
     assert drawn(part(7, 7, 7)).boxes == ()
