@@ -27,6 +27,8 @@ FIRST_PAUSE_S, PAUSE_S_MAX = 2.0, 30.0
 """The wait after the first failure, which doubles with each one (REQUEST_BACKOFF_MS, REQUEST_BACKOFF_MAX_MS)."""
 READ_BYTES = 1 << 20
 """How much of the source log is read at once (DLQ_MAX_FETCH_BYTES)."""
+READ_BYTES_EACH = 4 << 10
+"""How much is read for each record of a short range, but always a whole batch: most records are smaller."""
 READ_WAIT_MS = 30_000
 """How long bytes may take that are not in this process."""
 _AGAIN = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR})
@@ -173,12 +175,12 @@ class DeadLetterWriter:
         """The source from `first` on; what cannot be read has letters of their headers only (`resolveRound`)."""
         if first < log.log_start_offset:
             return Chunk(min(log.log_start_offset, last + 1), {}, frozenset())
-        result = read_batches(log, first, READ_BYTES, IsolationLevel.READ_UNCOMMITTED)
-        if result.missing is not None:
+        size = min((last - first + 1) * READ_BYTES_EACH, READ_BYTES)
+        result = read_batches(log, first, size, IsolationLevel.READ_UNCOMMITTED)
+        if (missing := result.missing) is not None:
             with self._node.purgatory.park([log]) as parked:
-                missing = result.missing
                 await parked.wait_until(lambda: missing.arrived or log.disowned, READ_WAIT_MS)
-            result = read_batches(log, first, READ_BYTES, IsolationLevel.READ_UNCOMMITTED)
+            result = read_batches(log, first, size, IsolationLevel.READ_UNCOMMITTED)
         if result.error or result.missing is not None or not result.size_bytes:
             if copy_max_bytes is not None:
                 logger.warning(
