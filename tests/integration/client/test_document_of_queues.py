@@ -17,23 +17,25 @@ from tests.architecture.project_files import ROOT
 from tests.kit.broker_process import BrokerProcess
 
 PAGE = (ROOT / "docs" / "queues.md").read_text(encoding="utf-8")
-SENDER, FIRST, RETRIES, WORKERS, BLOCKING = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+SENDER, FIRST, EXACTLY_ONCE, RETRIES, WORKERS, BLOCKING = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 WAIT_S = 60
 WRITTEN = "127.0.0.1:9092"
+UNSTABLE = {"unstable.api.versions.enable": "true"}
 ORDERS = ("tea", "bread", "salt")
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, "subprocess.Popen[str]"]]:
     """All that work on messages, begun together; the page's sender has run before, in this process."""
-    with BrokerProcess(tmp_path_factory.mktemp("broker")) as broker, ExitStack() as stack:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), settings=UNSTABLE) as broker, ExitStack() as stack:
         address = broker.address
         exec(compile(SENDER.replace(WRITTEN, address), "docs/queues.md", "exec"), {})
         with Client(address) as kafka, kafka.admin() as admin:
-            for group in ("checkers", "cooks", "printers"):
+            for group in ("billing", "checkers", "cooks", "printers"):
                 admin.incremental_alter_configs({"share.auto.offset.reset": "earliest"}, group=group)
+            admin.create_topics("invoices")
         begun: dict[str, subprocess.Popen[str]] = {}
-        for program in (FIRST, RETRIES, WORKERS, BLOCKING):
+        for program in (FIRST, EXACTLY_ONCE, RETRIES, WORKERS, BLOCKING):
             path = tmp_path_factory.mktemp("program") / "program.py"
             path.write_text(program.replace(WRITTEN, address), encoding="utf-8")
             command, environment = [sys.executable, str(path)], {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -50,6 +52,10 @@ def lines_of(process: "subprocess.Popen[str]", count: int) -> list[str]:
 
 def test_the_first_program(programs: dict[str, "subprocess.Popen[str]"]) -> None:
     assert lines_of(programs[FIRST], 3) == [f"b'{order}' delivery 1" for order in ORDERS]
+
+
+def test_the_program_of_exactly_once(programs: dict[str, "subprocess.Popen[str]"]) -> None:
+    assert lines_of(programs[EXACTLY_ONCE], 3) == [f"billed: b'{order}'" for order in ORDERS]
 
 
 def test_the_program_with_retries(programs: dict[str, "subprocess.Popen[str]"]) -> None:
