@@ -183,6 +183,7 @@ class Node:
             sharing, self._internal_logs(SHARE_STATE_TOPIC, count), self.metadata, self.clock
         )
         self.shares = SharePartitions(self, self.share_states)
+        self.share_states.begun_anew = self.shares.begin_again
         self.share_states.ended = self.shares.transaction_ended
         self.groups = GroupService(
             group_config(config),

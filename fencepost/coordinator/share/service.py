@@ -71,6 +71,8 @@ class ShareStates:
         self.runtime: CoordinatorRuntime[ShareShardState, ShareRecord, str] = CoordinatorRuntime(
             SHARE_STATE_TOPIC, logs, clock, ShareRecords(self._updates), self
         )
+        self.begun_anew: Callable[[ShareKey], None] = lambda key: None
+        """Called when a share partition begins again or is deleted: its leader must write no more of what it knew."""
         self._topics = topics
         self._clock = clock
         self._is_started = self._forgets_deleted = False
@@ -144,7 +146,7 @@ class ShareStates:
         def decide(key: ShareKey, wanted: InitialState, state: ShareShardState, now_ms: int) -> Decided[Outcome]:
             if key not in state.shares and len(self) >= most:
                 return Decision(Outcome(ErrorCode.POLICY_VIOLATION, f"This broker keeps {most} share partitions."))
-            return decisions.initialize(state, key, wanted, self._partitions(key), now_ms)
+            return self._anew(key, decisions.initialize(state, key, wanted, self._partitions(key), now_ms))
 
         return await self._run_all(states, decide, Outcome)
 
@@ -219,9 +221,14 @@ class ShareStates:
         """Forget share partitions; one that is not there is no error."""
 
         def decide(key: ShareKey, nothing: None, state: ShareShardState, now_ms: int) -> Decided[Outcome]:
-            return decisions.delete(state, key, self._partitions(key))
+            return self._anew(key, decisions.delete(state, key, self._partitions(key)))
 
         return await self._run_all(dict.fromkeys(keys), decide, Outcome)
+
+    def _anew(self, key: ShareKey, decision: Decided[Outcome]) -> Decided[Outcome]:
+        if decision.log:
+            self.begun_anew(key)
+        return decision
 
     def _partitions(self, key: ShareKey) -> int | None:
         topic = self._topics.image.topics_by_id.get(key.topic_id)
