@@ -172,6 +172,24 @@ async def test_what_is_refused_is_known_at_once(world: World) -> None:
         log_of(world).release()
 
 
+async def test_no_other_task_runs_before_all_is_appended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row T16: the transaction cannot end between the check of the caller and the append."""
+    monkeypatch.setattr("fencepost.coordinator.share.service.KEYS_AT_ONCE", 1)
+    ran, seen = trio.Event(), []
+
+    async def other() -> None:
+        ran.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other)
+        await world.service.write_in_transaction(
+            ProducerTag(PRODUCER, 0),
+            [(KEY, update(100, ACCEPTED)), (OTHER, update(100, ACCEPTED))],
+            lambda outcomes: seen.append(ran.is_set()),
+        )
+    assert seen == [False]
+
+
 async def test_an_old_leader_is_fenced(world: World) -> None:
     """As in maybeGetWriteStateError."""
     await world.service.read(KEY, 5)
