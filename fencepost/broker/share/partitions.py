@@ -310,7 +310,7 @@ class SharePartitions:
     def now_ms(self) -> int:
         """The clock of locks: it never goes back.
 
-        Rounded to microseconds first: 4.061 s * 1000 is 4060.99..., and a timer of 4061 ms would be due for ever.
+        Rounded to microseconds first: 4.061 s * 1000 is 4060.99..., and a timer of 4061 ms would stay due.
         """
         return round(self._node.clock.monotonic() * 1_000_000) // 1000
 
