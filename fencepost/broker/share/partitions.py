@@ -45,9 +45,6 @@ MISSING_WAIT_MS = 30_000
 """How long a lookup by time waits for bytes that are not in this process."""
 
 
-_GIVEN_UP = frozenset({DeliveryState.ARCHIVING, DeliveryState.ARCHIVED})
-
-
 class SharePartitions:
     """All share partitions that this broker leads, and the sessions of their members. Keep `run` running."""
 
@@ -185,7 +182,7 @@ class SharePartitions:
     def store(self, led: LedPartition, change: Change) -> Storing:
         """Have a change stored and settled after those before it; nothing is stored for an empty one."""
         storing = Storing(change)
-        self._node.metrics.share_group(led.key.group_id).archived += _size(change, _GIVEN_UP)
+        self._node.metrics.share_group(led.key.group_id).archived += _size(change, {DeliveryState.ARCHIVED})
         if not change:
             storing.finish(led.error)
             return storing
@@ -313,7 +310,7 @@ class SharePartitions:
     def now_ms(self) -> int:
         """The clock of locks: it never goes back.
 
-        Rounded to microseconds first: 4.061 s * 1000 is 4060.99..., and a timer of 4061 ms would be due for ever.
+        Rounded to microseconds first: 4.061 s * 1000 is 4060.99..., and a timer of 4061 ms would stay due.
         """
         return round(self._node.clock.monotonic() * 1_000_000) // 1000
 
