@@ -131,7 +131,10 @@ class SharePartitions:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
-            await self._watch_locks()
+            try:
+                await self._watch_locks()
+            finally:
+                self._nursery = None
 
     # Finding
 
@@ -160,7 +163,12 @@ class SharePartitions:
         return led
 
     def _start(self, task: Callable[[LedPartition], Awaitable[None]], led: LedPartition) -> None:
-        assert self._nursery is not None, "share partitions are used before `run`"
+        if (
+            self._nursery is None
+        ):  # the broker stops: connections that end release what they hold, and nothing is stored
+            self._drop(led, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._refuse(led)
+            return
         self._nursery.start_soon(self._guarded, task, led)
 
     async def _guarded(self, task: Callable[[LedPartition], Awaitable[None]], led: LedPartition) -> None:
@@ -297,7 +305,7 @@ class SharePartitions:
     def now_ms(self) -> int:
         """The clock of locks: it never goes back.
 
-        Rounded to microseconds first: 4.061 s * 1000 is 4060.99..., and a timer of 4061 ms would be due for ever.
+        Rounded to microseconds first: 4.061 s * 1000 is 4060.99..., and a timer of 4061 ms would stay due.
         """
         return round(self._node.clock.monotonic() * 1_000_000) // 1000
 
