@@ -60,3 +60,8 @@ def test_an_unexpected_error_of_the_store_leaves_no_request_without_an_answer(mo
     broken = run_share_world(2).broken
     assert [one for one in broken if not one.startswith("the delivery count fell")] == []
     assert calls > 5
+
+
+def test_a_broker_that_ends_in_the_middle_of_a_fetch_ends_without_an_error() -> None:
+    """The connection ends after the tasks that store: its release is not stored, and the records come again."""
+    assert run_share_world(1094).broken == []

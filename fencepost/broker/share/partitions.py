@@ -63,7 +63,10 @@ class SharePartitions:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
-            await self._watch_locks()
+            try:
+                await self._watch_locks()
+            finally:
+                self._nursery = None
 
     # Finding
 
@@ -96,7 +99,12 @@ class SharePartitions:
         return limits_of(self._node.share_settings(group_id), share_version)
 
     def _start(self, task: Callable[[LedPartition], Awaitable[None]], led: LedPartition) -> None:
-        assert self._nursery is not None, "share partitions are used before `run`"
+        if (
+            self._nursery is None
+        ):  # the broker stops: connections that end release what they hold, and nothing is stored
+            self._drop(led, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._refuse(led)
+            return
         self._nursery.start_soon(self._guarded, task, led)
 
     async def _guarded(self, task: Callable[[LedPartition], Awaitable[None]], led: LedPartition) -> None:
