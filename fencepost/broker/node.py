@@ -183,6 +183,8 @@ class Node:
             sharing, self._internal_logs(SHARE_STATE_TOPIC, count), self.metadata, self.clock
         )
         self.shares = SharePartitions(self, self.share_states)
+        self.share_states.ended = self.shares.transaction_ended
+        self.share_states.replaced = self.shares.forget
         self.groups = GroupService(
             group_config(config),
             self._internal_logs(GROUP_TOPIC, config.offsets_topic_num_partitions),

@@ -62,7 +62,7 @@ class Settings:
     metrics_listen: str | None = setting(STRING, None, ours=True,
         doc="HOST:PORT of the Prometheus endpoint; off where not given.")
     metrics_group_offsets_max: int = setting(INT, 10_000, low=0, ours=True,
-        doc="Committed offsets that /metrics shows, with their lag. 0 shows none.")
+        doc="Committed offsets that /metrics shows, with their lag, and share partitions. 0 shows none.")
 
     # Listeners and requests.
     listeners: tuple[str, ...] = setting(LIST, ("PLAINTEXT://:9092",), check=addresses_problem,

@@ -1,9 +1,10 @@
 """What the state of a share partition is, to the coordinator that keeps it and to those that use it (KIP-932)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
+from fencepost.coordinator.ports import ProducerTag
 from fencepost.protocol.errors import ErrorCode
 
 UNINITIALIZED = -1
@@ -20,6 +21,8 @@ class DeliveryState(IntEnum):
     ARCHIVING = 3
     """Between refused and written to the dead-letter topic (KIP-1191)."""
     ARCHIVED = 4
+    TX_PENDING = 5
+    """Never stored: what becomes of the record is in an open transaction (the number is that of KIP-1289's draft)."""
 
 
 class ShareKey(NamedTuple):
@@ -37,6 +40,13 @@ class StateBatch(NamedTuple):
     last_offset: int
     delivery_state: int
     delivery_count: int
+
+
+class PendingBatch(NamedTuple):
+    """What a producer's open transaction acknowledged: the state that it becomes if the transaction commits."""
+
+    producer_id: int
+    batch: StateBatch
 
 
 class Outcome(NamedTuple):
@@ -73,6 +83,8 @@ class StoredState(NamedTuple):
     state_epoch: int = 0
     start_offset: int = UNINITIALIZED
     batches: tuple[StateBatch, ...] = ()
+    pending: tuple[PendingBatch, ...] = ()
+    """What open transactions acknowledged; `batches` has it as TX_PENDING."""
 
 
 class StateSummary(NamedTuple):
@@ -99,6 +111,19 @@ class SharePersister(Protocol):
         """Store what changed, in this order: a share partition may be there more than once.
 
         Refused with FENCED_STATE_EPOCH or FENCED_LEADER_EPOCH if another leader began since.
+        """
+
+    async def write_in_transaction(
+        self,
+        producer: ProducerTag,
+        updates: Sequence[tuple[ShareKey, StateUpdate]],
+        appended: Callable[[Sequence[Outcome]], None],
+    ) -> Sequence[Outcome]:
+        """Store the batches as part of a producer's transaction, whose marker decides what becomes of them.
+
+        They are appended before the first checkpoint, and `appended` is called with what was refused: nothing comes
+        between the caller's check of the transaction and them. The caller has added their partitions of
+        `__share_group_state` to it.
         """
 
     async def summaries(self, keys: Mapping[ShareKey, int]) -> Mapping[ShareKey, StateSummary]:
