@@ -45,7 +45,8 @@ MISSING_WAIT_MS = 30_000
 """How long a lookup by time waits for bytes that are not in this process."""
 
 
-_GIVEN_UP = frozenset({DeliveryState.ARCHIVING, DeliveryState.ARCHIVED})
+_GIVEN_UP = frozenset({DeliveryState.ARCHIVED})
+"""A record with a dead letter is stored as ARCHIVING first: it is counted once, when it is done."""
 
 
 class SharePartitions:
