@@ -61,6 +61,13 @@ def dead_letter_of(letter: ConsumerRecord[bytes, bytes]) -> DeadLetter | None:
         return None
 
 
+async def dead_letter_topic(kafka: "Client", group_id: str) -> str | None:
+    """The dead-letter topic that is set for a share group. Raises KafkaError."""
+    async with kafka.admin() as admin:
+        entry = (await admin.describe_configs(group=group_id)).get("errors.deadletterqueue.topic.name")
+    return None if entry is None else entry.value or None
+
+
 async def dead_letters(kafka: "Client", topic: str, group_id: str) -> AsyncIterator[DeadLetter]:
     """The dead letters of a share group that are in a topic now, redriven ones too."""
     async with kafka.consumer(topic) as consumer:

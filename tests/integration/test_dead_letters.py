@@ -1,4 +1,4 @@
-"""Dead-letter topics of share groups, with a real broker over the wire (KIP-1191)."""
+"""Dead-letter topics of share groups, with a real broker over the wire (G9, KIP-1191)."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -190,3 +190,31 @@ def test_what_is_stored_is_shown_while_no_member_reads(broker: BrokerProcess, wi
         with pytest.raises(ItemsFailedError) as gone:
             admin.describe_share_groups(group)
         assert gone.value.errors[group].code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_records_that_were_given_up_are_listed_and_sent_again(broker: BrokerProcess, wire: Wire) -> None:
+    """KIP-1191: what a member rejects is in the dead-letter topic; a redrive brings it back once."""
+    letters = "dlq.redrive-jobs"
+    wire.create_topic(letters, errors_deadletterqueue_group_enable="true")
+    group = begin(broker, wire, "redrive-jobs", 3, errors_deadletterqueue_topic_name=letters)
+    member = joined(wire, group, "redrive-jobs")
+    held: list[tuple[int, int]] = []
+    while len(held) < 3:
+        held += member.acquire()
+    assert member.acknowledge(Ack(0, 0, 1, REJECT), Ack(0, 2, 2, ACCEPT)) == [0]
+    found: list[Any] = []
+    while len(found) < 2:
+        found = asked(broker, "dead-letters", group)
+    assert [(one["partition"], one["offset"], one["reason"]) for one in found] == [
+        ("redrive-jobs:0", offset, "Offset rejected by client.") for offset in (0, 1)
+    ]
+    assert (
+        "redrive-jobs:0       1           1  Offset rejected by client.  no"
+        in queue(broker, "dead-letters", group).stdout
+    )
+    assert asked(broker, "redrive", group) == {"sent": 2, "lost": []}
+    assert asked(broker, "redrive", group) == {"sent": 0, "lost": []}
+    assert wire.fetch("redrive-jobs").high_watermark == 6, "two records, and the marker"
+    refused = queue(broker, "dead-letters", "no-letters")
+    assert refused.exit_code == 1
+    assert "has no dead-letter topic" in refused.output

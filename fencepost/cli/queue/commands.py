@@ -8,6 +8,7 @@ from fencepost.cli.completion.names import complete_groups, complete_topics
 from fencepost.cli.connect import Broker, broker_options, print_json
 from fencepost.cli.plain_text import counted, json_value, now_ms, table
 from fencepost.cli.queue import text as queue_text
+from fencepost.cli.queue.dead_letters import dead_letters, redrive
 from fencepost.cli.queue.delete import delete
 from fencepost.cli.queue.reset import reset
 from fencepost.protocol.topics import TopicPartition
@@ -33,6 +34,9 @@ def queue() -> None:
       fencepost queue why workers orders 0 1042
     Do it again from the beginning, or skip what is there?
       fencepost queue reset workers orders --to-earliest --dry-run
+    Which records were given up? Put them back?
+      fencepost queue dead-letters workers
+      fencepost queue redrive workers
 
     What Kafka's protocol has works with Apache Kafka 4.2 and newer. The states of single records are known of a
     fencepost broker only. Settings: fencepost config set group GROUP NAME=VALUE. Exit code 0: done; 1: failed or
@@ -127,5 +131,5 @@ def why_command(group_id: str, topic: str, partition: int, offset: int, broker: 
     broker.print({**facts, **json_value(found)}, queue_text.why_text(found, place, offset, broker.bootstrap))
 
 
-for command in (delete, reset):
+for command in (dead_letters, delete, redrive, reset):
     queue.add_command(command)

@@ -1,4 +1,4 @@
-"""Writing dead letters: what is tried again, what is given up, and what is read of the source (KIP-1191)."""
+"""Writing dead letters: what is tried again, what is given up, and what is read of the source (G9, KIP-1191)."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What stands in a dead-letter topic, and which topics may be one (KIP-1191)."""
+"""What stands in a dead-letter topic, and which topics may be one (G9, KIP-1191)."""
 
 import pytest
 
