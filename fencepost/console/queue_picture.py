@@ -13,7 +13,7 @@ COLUMNS: Final = 200
 FLIGHT_SHARE: Final = 0.7
 """The least share of the width for the records in flight, however many wait behind them."""
 HELD_BACK: Final = "pending"
-ORDER: Final = ("acquired", "available", "archiving", "archived", "acknowledged", NEW)
+ORDER: Final = ("acquired", HELD_BACK, "available", "archiving", "archived", "acknowledged", NEW)
 """From the top of a column: what is to be done comes first."""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from fencepost.broker.share.in_flight import NO_LOCK, InFlightState
+from fencepost.broker.share.in_flight import NO_LOCK, TX_PENDING, InFlightState
 from fencepost.broker.share.window import Window
 from fencepost.coordinator.share.values import DeliveryState, StateBatch
 
@@ -46,6 +46,8 @@ def _parts(window: Window, now_ms: int) -> Iterator[StateRange]:
 
 
 def _range(first: int, last: int, state: InFlightState, now_ms: int) -> StateRange:
+    if state.state is TX_PENDING:  # the transaction's: no member holds it, and its lock has no effect
+        return StateRange(first, last, TX_PENDING, state.deliveries)
     shown, member_id = (state.state, state.member_id) if state.undo is None else state.undo[:2]
     lock_ms = NO_LOCK if state.lock < 0 else max(state.lock - now_ms, 0)
     return StateRange(first, last, shown, state.deliveries, member_id, lock_ms)

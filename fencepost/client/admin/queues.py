@@ -215,6 +215,11 @@ def _known(record: RecordRange, group: GroupDescription) -> Why:
             text = f"Member {record.member_id} ({name}) holds it, delivered {times}.{ends}"
         case "acknowledged":
             text = "A member accepted it. The start offset passes it when all records before it are done."
+        case "pending":
+            text = (
+                f"An open transaction acknowledged it, delivered {times}: a commit ends it, an abort gives it back."
+                " `fencepost txn watch` shows open transactions."
+            )
         case "archiving":
             text = "It was given up, and is on its way to the dead-letter topic."
         case "archived":

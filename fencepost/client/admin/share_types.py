@@ -2,14 +2,17 @@
 
 from typing import Final, NamedTuple
 
-STATES: Final = ("available", "acquired", "acknowledged", "archiving", "archived")
-"""What may have become of a record; "archiving" is on its way to the dead-letter topic (KIP-1191)."""
+STATES: Final = ("available", "acquired", "acknowledged", "archiving", "archived", "pending")
+"""What may have become of a record; "archiving" is on its way to the dead-letter topic (KIP-1191).
+
+"pending": an open transaction acknowledged it, and decides (fencepost's; KIP-1289 is a draft).
+"""
 
 
 class RecordRange(NamedTuple):
     """Records of a share group in the same state, from `first_offset` to `last_offset`, both included.
 
-    `state` is "available", "acquired", "acknowledged", "archiving" or "archived". `delivery_count` counts how often
+    `state` is one of `STATES`: "available", "acquired", "acknowledged", ... `delivery_count` counts how often
     they were acquired. `member_id` holds acquired ones, for `lock_ms` more milliseconds; both are None for others.
     """
 

@@ -14,6 +14,7 @@ EMPTY = GROUP._replace(state="Empty", members=())
 RANGES = (
     RecordRange(10, 11, "acquired", 2, "one", 1500),
     RecordRange(12, 12, "acknowledged", 1),
+    RecordRange(14, 14, "pending", 1),
     RecordRange(15, 15, "archived", 5),
     RecordRange(16, 16, "acquired", 1, "gone", 10),
     RecordRange(17, 17, "archiving", 5),
@@ -44,6 +45,7 @@ def why(
         (10, "acquired", "Member one (billing at 127.0.0.1) holds it, delivered 2 times. Its lock ends in 1.5 s."),
         (12, "acknowledged", "The start offset passes it when all records before it are done."),
         (13, "available", "It was never delivered."),
+        (14, "pending", "An open transaction acknowledged it, delivered once"),
         (15, "archived", "given up after 5 deliveries"),
         (16, "acquired", "Member gone (no member of the group any more) holds it"),
         (17, "archiving", "dead-letter topic"),

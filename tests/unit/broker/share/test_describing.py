@@ -1,10 +1,10 @@
 """What tools are shown of a share partition's records."""
 
-from fencepost.broker.share.values import AcquireMode, Limits
+from fencepost.broker.share.values import AckBatch, AcquireMode, Limits
 from fencepost.coordinator.share.values import DeliveryState, StateBatch
 from tests.kit.share_partition import Share
 
-AVAILABLE, ACQUIRED, ACKNOWLEDGED, _, ARCHIVED = DeliveryState
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, _, ARCHIVED, TX_PENDING = DeliveryState
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 
 
@@ -41,6 +41,14 @@ def test_an_end_that_is_being_stored_is_not_shown_yet() -> None:
     assert list(share.it.ranges(0)) == [(0, 3, ACQUIRED, 1, "one", 30_000)]
     share.store(change)
     assert list(share.it.ranges(0)) == []
+
+
+def test_what_a_transaction_acknowledged_is_held_by_no_member() -> None:
+    """KIP-1289: neither the member nor its lock decides."""
+    share = Share()
+    share.fetch("one", (0, 3))
+    share.store(share.it.acknowledge_in("one", [AckBatch(0, 3, [ACCEPT])], 7))
+    assert list(share.it.ranges(0)) == [(0, 3, TX_PENDING, 1, "", -1)]
 
 
 def test_what_was_stored_is_shown_with_its_holes() -> None:
