@@ -57,6 +57,7 @@ GUIDES: list[dict[str, Any]] = [
             {"Administration, row by row": "administration.md"},
             {"The log's rules": "rules.md"},
             {"The rules of transactions": "rules-transactions.md"},
+            {"The rules of share groups": "rules-queues.md"},
         ]
     },
     {

@@ -70,7 +70,7 @@ def begun(new_wire: Connect, timeout_ms: int = 60_000) -> tuple[ShareMember, Tra
 
 
 def test_a_commit_makes_output_and_acknowledgements_count_at_once(new_wire: Connect) -> None:
-    """KIP-1289: pending records are not delivered; after the commit they are done, also after a kill -9."""
+    """KIP-1289: pending records are not delivered; after the commit they are done."""
     one, work = begun(new_wire)
     two = member(new_wire, "two")
     assert two.acquire(wait_ms=50) == []

@@ -42,6 +42,8 @@ class Run:
         self.chance = random.Random(seed)
         self.counts: Counter[str] = Counter()
         self.stopped = threading.Event()
+        self.whole: dict[str, Transactions] = {}
+        """By worker: the transaction that has all of its output and acknowledgements, and only has to end."""
         self.made = 0
         with Wire(broker.connect()) as wire:
             wire.create_topic("in")
@@ -63,6 +65,8 @@ class Run:
                 self.counts[f"refused: {refused}"] += 1
 
     def _with(self, wire: Wire, name: str, chance: random.Random) -> None:
+        if name in self.whole and chance.random() < 0.7:
+            self._commit_late(wire, name, chance)
         member = ShareMember(wire, GROUP, name, self.topic_id)
         work = Transactions(wire, name)
         while not self.stopped.is_set():
@@ -73,8 +77,20 @@ class Run:
                 _check(*work.ack(member, Ack(0, offset, offset, ACCEPT)))
             if member.taken(answer):
                 commit = chance.random() < 0.9
+                if commit:
+                    self.whole[name] = work
+                    time.sleep(chance.uniform(0, 0.05))
                 _check(work.end(commit=commit))
+                self.whole.pop(name, None)
                 self.counts["committed" if commit else "aborted"] += 1
+
+    def _commit_late(self, wire: Wire, name: str, chance: random.Random) -> None:
+        """As a client that asks again after a crash; the other worker may read meanwhile."""
+        time.sleep(chance.uniform(0, 0.3))
+        work = self.whole.pop(name)
+        work.wire = wire
+        _check(work.end(commit=True))
+        self.counts["committed after a crash"] += 1
 
     def feed(self, wire: Wire) -> None:
         """More records to work on, while the broker lives."""

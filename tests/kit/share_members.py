@@ -3,10 +3,20 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages import api78_share_fetch as fetching
 from fencepost.protocol.messages import api79_share_acknowledge as acknowledging
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
+from fencepost.protocol.messages.api44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from fencepost.protocol.messages.api76_share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 from fencepost.protocol.messages.api83_initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeStateData,
@@ -43,6 +53,25 @@ def initialize(wire: Wire, group: str, topic_id: bytes, partitions: Sequence[int
     assert [part.error_code for topic in response.results for part in topic.partitions] == [0] * len(partitions)
 
 
+def beat(wire: Wire, group: str, member: str, epoch: int, *topics: str) -> ShareGroupHeartbeatResponse:
+    """A heartbeat of a member; one that joins (epoch 0) subscribes to the topics."""
+    request = ShareGroupHeartbeatRequest(
+        group_id=group, member_id=member, member_epoch=epoch, subscribed_topic_names=None if epoch else list(topics)
+    )
+    response: ShareGroupHeartbeatResponse = wire.call(ApiKey.SHARE_GROUP_HEARTBEAT, 1, request)
+    assert not response.error_code, response
+    return response
+
+
+def begin_queue(wire: Wire, group: str, topic: str, member: str = "one") -> None:
+    """A group with one member that begins at the first record of a topic, which it may not have read yet."""
+    change = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
+    resource = AlterConfigsResource(resource_type=ConfigResourceType.GROUP, resource_name=group, configs=[change])
+    answer = wire.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest(resources=[resource]))
+    assert [one.error_code for one in answer.responses] == [0]
+    beat(wire, group, member, 0, topic)
+
+
 class ShareMember:
     """One member, with its session on one connection."""
 
@@ -57,12 +86,13 @@ class ShareMember:
         *acks: Ack,
         max_records: int = 100,
         wait_ms: int = 3_000,
+        max_bytes: int = 1 << 20,
         mode: int = 1,
         renew: bool = False,
         final: bool = False,
     ) -> fetching.ShareFetchResponse:
         request = self.fetch_request(
-            *acks, max_records=max_records, wait_ms=wait_ms, mode=mode, renew=renew, final=final
+            *acks, max_records=max_records, wait_ms=wait_ms, max_bytes=max_bytes, mode=mode, renew=renew, final=final
         )
         answer: fetching.ShareFetchResponse = self.wire.call(ApiKey.SHARE_FETCH, 2, request)
         if not answer.error_code:
@@ -74,6 +104,7 @@ class ShareMember:
         *acks: Ack,
         max_records: int = 100,
         wait_ms: int = 3_000,
+        max_bytes: int = 1 << 20,
         mode: int = 1,
         renew: bool = False,
         final: bool = False,
@@ -96,7 +127,7 @@ class ShareMember:
             share_session_epoch=-1 if final else self.epoch,
             max_wait_ms=0 if renew else wait_ms,
             min_bytes=0 if renew else 1,
-            max_bytes=0 if renew else 1 << 20,
+            max_bytes=0 if renew else max_bytes,
             max_records=0 if renew else max_records,
             batch_size=1,
             share_acquire_mode=mode,
@@ -149,3 +180,14 @@ class ShareMember:
         assert not answer.error_code, answer
         self.epoch += 1
         return [part.error_code for topic in answer.responses for part in topic.partitions]
+
+
+def configure_group(wire: Wire, group: str, **configs: str) -> None:
+    """Set configurations of a group, by Kafka's names with underscores for dots."""
+    entries = [
+        AlterableConfig(name=name.replace("_", "."), config_operation=0, value=value) for name, value in configs.items()
+    ]
+    resource = AlterConfigsResource(resource_type=ConfigResourceType.GROUP, resource_name=group, configs=entries)
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    [answer] = wire.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
+    assert not answer.error_code, answer

@@ -11,7 +11,7 @@ from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply
 from fencepost.broker.ports import Broker
 from fencepost.broker.share.change import Change
-from fencepost.broker.share.partitions import LedPartition, client_error
+from fencepost.broker.share.led import LedPartition, client_error
 from fencepost.broker.share.requests import Answer, is_member_id, named, problem
 from fencepost.broker.share.sessions import TopicIdPartition
 from fencepost.broker.share.values import AckBatch, AckType, Refused

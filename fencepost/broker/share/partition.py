@@ -1,10 +1,11 @@
 """A share partition as its leader sees it: pure decisions (Kafka 4.4's SharePartition)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from fencepost.broker.share.acknowledging import acknowledge, expire, release
 from fencepost.broker.share.acquiring import acquire
 from fencepost.broker.share.change import Change
+from fencepost.broker.share.describing import StateRange, ranges
 from fencepost.broker.share.in_flight import ARCHIVED, ARCHIVING, TERMINAL, TX_PENDING, InFlightBatch, InFlightState
 from fencepost.broker.share.in_transaction import acknowledge_in, resolve, restore_pending
 from fencepost.broker.share.values import AckBatch, Acquired, DeadCause, DeadLetters, Fetched, Limits, Want
@@ -91,6 +92,10 @@ class SharePartition:
     def delivery_complete_count(self) -> int:
         """How many records at or after the start offset are acknowledged or archived (KIP-1226)."""
         return self._window.complete
+
+    def ranges(self, now_ms: int) -> Iterator[StateRange]:
+        """What has become of the records in flight, in offset order."""
+        return ranges(self._window, now_ms)
 
     def next_fetch_offset(self) -> int:
         """Where to read the log for the next acquisition: at records that are available again, else behind the end."""

@@ -3,29 +3,31 @@
 ShareFetch, ShareAcknowledge, sessions that end, locks that end
     |                                  |
 SharePartition (pure) --Change--> a queue for each --SharePersister--> stored, then settled in the same order
+    ^                                                                                  |
+    +------ archived <------ DeadLetterWriter <------ records given up (KIP-1191) <----+
 """
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 import trio
 
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.reading import offset_for_timestamp
-from fencepost.broker.log.results import Watcher
 from fencepost.broker.ports import Broker
 from fencepost.broker.share.change import Change
-from fencepost.broker.share.partition import SharePartition
+from fencepost.broker.share.dead_letters import DeadLetterWriter
+from fencepost.broker.share.led import FENCED, LedPartition, Storing, client_error, limits_of
 from fencepost.broker.share.sessions import MemberKey, ShareSessions, TopicIdPartition
-from fencepost.broker.share.values import Limits
+from fencepost.broker.share.values import AckType, DeadLetters, Limits
+from fencepost.coordinator.metadata.image import SHARE_VERSION
 from fencepost.coordinator.ports import ProducerTag
 from fencepost.coordinator.runtime.timers import Timers
-from fencepost.coordinator.share.group_config import ShareGroupSettings
 from fencepost.coordinator.share.values import (
     UNINITIALIZED,
+    DeliveryState,
     Outcome,
     ShareKey,
     SharePersister,
@@ -42,81 +44,8 @@ logger = logging.getLogger(__name__)
 MISSING_WAIT_MS = 30_000
 """How long a lookup by time waits for bytes that are not in this process."""
 
-_FENCED = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.FENCED_STATE_EPOCH,
-        ErrorCode.GROUP_ID_NOT_FOUND,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
-"""Errors after which a share partition is begun anew (Kafka's `fencedSharePartitionHandler`)."""
 
-
-def client_error(error: ErrorCode) -> ErrorCode:
-    """What a member is answered for an error of the share coordinator (Kafka's `fetchPersisterError`)."""
-    match error:
-        case ErrorCode.NOT_COORDINATOR | ErrorCode.COORDINATOR_NOT_AVAILABLE | ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        case ErrorCode.FENCED_LEADER_EPOCH | ErrorCode.FENCED_STATE_EPOCH:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        case ErrorCode.NONE | ErrorCode.GROUP_ID_NOT_FOUND | ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return error
-        case _:
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-@lru_cache(maxsize=1000)
-def limits_of(settings: ShareGroupSettings) -> Limits:
-    """The settings of a group that its share partitions obey."""
-    return Limits(
-        max_in_flight=settings.partition_max_record_locks,
-        delivery_count_limit=settings.delivery_count_limit,
-        lock_ms=settings.record_lock_duration_ms,
-        renew=settings.renew_acknowledge_enable,
-    )
-
-
-class Storing:
-    """A change that waits to be stored and settled."""
-
-    __slots__ = ("_done", "change", "error")
-
-    def __init__(self, change: Change) -> None:
-        self.change = change
-        self.error = NO_ERROR
-        self._done = trio.Event()
-
-    def finish(self, error: ErrorCode) -> None:
-        self.error = error
-        self._done.set()
-
-    async def wait(self) -> ErrorCode:
-        """NONE once it is stored, else the error for the member."""
-        await self._done.wait()
-        return self.error
-
-
-class LedPartition:
-    """A share partition of this broker, with those that wait for a change of it."""
-
-    def __init__(self, key: ShareKey, tp: TopicPartition, log: PartitionLog, limits: Callable[[], Limits]) -> None:
-        self.key, self.tp, self.log = key, tp, log
-        self.core = SharePartition(limits)
-        self.active = False
-        """Whether its state is known."""
-        self.error = NO_ERROR
-        """Why it is used no more."""
-        self.ended: list[tuple[int, bool]] = []
-        """Transactions that ended while the state was being read: producer id, and whether they committed."""
-        self.watchers: dict[Watcher, None] = {}
-        self.queue: list[Storing] = []
-        """Changes that are being stored, and those that wait for it."""
-
-    def wake(self) -> None:
-        """Have fetches that wait look again."""
-        for watcher in tuple(self.watchers):
-            watcher.wake()
+_GIVEN_UP = frozenset({DeliveryState.ARCHIVING, DeliveryState.ARCHIVED})
 
 
 class SharePartitions:
@@ -129,6 +58,7 @@ class SharePartitions:
         self._timers: Timers[ShareKey] = Timers()
         self._earlier_timer = trio.Event()
         self._nursery: trio.Nursery | None = None
+        self._dead_letters = DeadLetterWriter(node)
         self.sessions = ShareSessions(lambda: node.config.group_share_max_share_sessions, self.leave)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -160,9 +90,13 @@ class SharePartitions:
         if log is None:
             return self._node.absence(tp)
         key = ShareKey(group_id, *part)
-        led = self._led[key] = LedPartition(key, tp, log, lambda: limits_of(self._node.share_settings(group_id)))
+        led = self._led[key] = LedPartition(key, tp, log, lambda: self._limits(group_id))
         self._start(self._load, led)
         return led
+
+    def _limits(self, group_id: str) -> Limits:
+        share_version = self._node.metadata.image.features.get(SHARE_VERSION, 0)
+        return limits_of(self._node.share_settings(group_id), share_version)
 
     def _start(self, task: Callable[[LedPartition], Awaitable[None]], led: LedPartition) -> None:
         assert self._nursery is not None, "share partitions are used before `run`"
@@ -219,10 +153,11 @@ class SharePartitions:
             if outcome.error:
                 self._drop(led, client_error(outcome.error))
                 return
-        led.core.restore(_within(led, state), first_offset)
+        dead = led.core.restore(_within(led, state), first_offset)
         led.active = True
         for producer_id, commit in led.ended:
             self._resolve(led, producer_id, commit)
+        self._give_up(led, dead)
         led.wake()
 
     async def _first_offset(self, led: LedPartition) -> int:
@@ -248,6 +183,7 @@ class SharePartitions:
     def store(self, led: LedPartition, change: Change) -> Storing:
         """Have a change stored and settled after those before it; nothing is stored for an empty one."""
         storing = Storing(change)
+        self._node.metrics.share_group(led.key.group_id).archived += _size(change, _GIVEN_UP)
         if not change:
             storing.finish(led.error)
             return storing
@@ -269,7 +205,8 @@ class SharePartitions:
             epoch = led.log.leader_epoch
             outcomes = await self._persister.write([(led.key, each.change.update(epoch)) for each in storing])
             for each, outcome in zip(storing, outcomes, strict=True):
-                each.change.settle(not outcome.error)
+                dead = each.change.settle(not outcome.error)
+                self._give_up(led, dead)
                 each.finish(client_error(outcome.error))
             del led.queue[: len(storing)]
             failed = next((outcome for outcome in outcomes if outcome.error), None)
@@ -281,7 +218,7 @@ class SharePartitions:
                     failed.error.name,
                     failed.message or "",
                 )
-                if client_error(failed.error) in _FENCED:
+                if client_error(failed.error) in FENCED:
                     self._drop(led, client_error(failed.error))
             self.changed(led)
         self._drop_unused(led)
@@ -296,8 +233,8 @@ class SharePartitions:
         """
 
         def settle(outcomes: Sequence[Outcome]) -> None:
-            for (_, change), outcome in zip(changes, outcomes, strict=True):
-                change.settle(not outcome.error)
+            for (led, change), outcome in zip(changes, outcomes, strict=True):
+                self._give_up(led, change.settle(not outcome.error))
 
         updates = [(led.key, change.update(led.log.leader_epoch)) for led, change in changes]
         outcomes = await self._persister.write_in_transaction(producer, updates, settle)
@@ -318,6 +255,25 @@ class SharePartitions:
         self.store(led, led.core.resolve(producer_id, commit))
         self.changed(led)
 
+    # Dead letters
+
+    def _give_up(self, led: LedPartition, dead: Sequence[DeadLetters]) -> None:
+        """Have records written to the dead-letter topic after those before them, then archived."""
+        led.dead += dead
+        if dead and len(led.dead) == len(dead):
+            self._start(self._write_dead, led)
+
+    async def _write_dead(self, led: LedPartition) -> None:
+        """SharePartition.initiateDLQAndArchive. If the share partition ends before, its next one writes them again."""
+        while led.dead and not led.error:
+            dead = led.dead[:]
+            await self._dead_letters.write(led.key.group_id, led.log, dead)
+            if led.error:
+                return
+            for each in dead:
+                self.store(led, led.core.archive(each))
+            del led.dead[: len(dead)]
+
     def changed(self, led: LedPartition) -> None:
         """Locks began or ended, or records are available again: fetches look again, and the timer is set."""
         expiry_ms = led.core.next_expiry()
@@ -326,6 +282,24 @@ class SharePartitions:
         elif self._timers.set(led.key, expiry_ms / 1000):
             self._earlier_timer.set()
         led.wake()
+
+    # Counting
+
+    def count_acknowledged(self, group_id: str, types: Mapping[int, int]) -> None:
+        """Count records by the type of their acknowledgement, which is stored."""
+        metrics = self._node.metrics
+        counters = metrics.share_group(group_id)
+        counters.accepted += types.get(AckType.ACCEPT, 0)
+        counters.released += types.get(AckType.RELEASE, 0)
+        counters.rejected += types.get(AckType.REJECT, 0)
+        metrics.acknowledged.update(types)
+
+    def count_topics(self, acknowledged: Iterable[str], failed: Iterable[str]) -> None:
+        """Count the topics of a request, as Kafka's SharePartitionManager.acknowledge."""
+        for topic in acknowledged:
+            self._node.metrics.topic(topic).share_acknowledgements += 1
+        for topic in failed:
+            self._node.metrics.topic(topic).failed_share_acknowledgements += 1
 
     # Ends of locks and sessions
 
@@ -338,7 +312,9 @@ class SharePartitions:
         while True:
             for key in self._timers.due(self._node.clock.monotonic()):
                 if (led := self._led.get(key)) is not None:
-                    self.store(led, led.core.expire(self.now_ms))
+                    change = led.core.expire(self.now_ms)
+                    self._node.metrics.share_group(key.group_id).expired += _size(change)
+                    self.store(led, change)
                     self.changed(led)
             self._earlier_timer = trio.Event()
             deadline = self._timers.next_deadline()
@@ -350,15 +326,22 @@ class SharePartitions:
         """The session of a member has ended: release what it holds. Without members a share partition is not kept."""
         for part in parts:
             if (led := self.find(member.group_id, part)) is not None and led.active:
-                self.store(led, led.core.release(member.member_id))
+                change = led.core.release(member.member_id)
+                self._node.metrics.share_group(member.group_id).released += _size(change)
+                self.store(led, change)
                 self.changed(led)
         for led in self.led():
             self._drop_unused(led)
 
     def _drop_unused(self, led: LedPartition) -> None:
         """Forget a share partition whose group has no session here, once all of it is stored."""
-        if not led.queue and not self.sessions.of_group[led.key.group_id]:
+        if not led.queue and not led.dead and not self.sessions.of_group[led.key.group_id]:
             self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def _size(change: Change, states: Collection[int] = tuple(DeliveryState)) -> int:
+    """How many offsets a change brings into these states."""
+    return sum(one.last_offset - one.first_offset + 1 for one in change.batches if one.delivery_state in states)
 
 
 def _within(led: LedPartition, state: StoredState) -> StoredState:

@@ -114,6 +114,8 @@ class Appended:
         ticket = log.append_marker(*marker, now_ms)
         if not ticket.error:
             self._tickets[tp] = ticket
+            if tp.topic == SHARE_STATE_TOPIC and not log.commits_remotely:
+                node.share_states.marker_appended(tp.partition, marker.producer_id, marker.commit)
             if not self.in_one_commit:
                 node.flusher.schedule(log)
         else:

@@ -47,9 +47,8 @@ Level 11 brought SCRAM users, 13 transactions (KIP-868), 17 the directories of p
 replicas (KIP-966)."""
 SCRAM_SINCE, TRANSACTIONS_SINCE, DIRECTORIES_SINCE, ELIGIBLE_REPLICAS_SINCE = 11, 13, 17, 23
 _SUPPORTED: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {METADATA_VERSION: (7, 25), TRANSACTION_VERSION: (0, 2), GROUP_VERSION: (0, 1), SHARE_VERSION: (0, 1)}
+    {METADATA_VERSION: (7, 25), TRANSACTION_VERSION: (0, 2), GROUP_VERSION: (0, 1), SHARE_VERSION: (0, 2)}
 )
-"""Kafka 4.4 has share.version 2, which brings dead-letter topics (KIP-1191)."""
 _WITHOUT_SHARE_GROUPS = MappingProxyType({name: levels for name, levels in _SUPPORTED.items() if name != SHARE_VERSION})
 
 

@@ -76,6 +76,8 @@ class ShareStates:
         self._topics = topics
         self._clock = clock
         self._is_started = self._forgets_deleted = False
+        self._decided: dict[tuple[int, int], list[ShareKey]] = {}
+        """By partition and producer id: what transactions acknowledged whose markers are not durable yet."""
         self.ended: Callable[[ShareKey, int, bool], None] = lambda key, producer_id, commit: None
         """Called for each share partition of which a transaction that ended (producer id, whether it committed)
         acknowledged records."""
@@ -187,12 +189,21 @@ class ShareStates:
 
         return await self._run(updates, decide, Outcome, producer, appended)
 
-    def complete_transaction(self, partition: int, producer_id: int, commit: bool) -> None:
-        """A marker is durable on this partition of `__share_group_state`: apply or drop what the transaction said."""
+    def marker_appended(self, partition: int, producer_id: int, commit: bool) -> None:
+        """A marker was appended to this partition of `__share_group_state`: apply it, as each record at its append.
+
+        A snapshot that comes next, before the marker is durable, has what the transaction said: it is behind the marker
+        also for a replay.
+        """
         shard = self.runtime.at(partition)
         if shard is not None:
-            for key in shard.state.complete(producer_id, commit):
-                self.ended(key, producer_id, commit)
+            decided = self._decided.setdefault((partition, producer_id), [])
+            decided += shard.state.complete(producer_id, commit)  # of a marker that was written twice: nothing
+
+    def complete_transaction(self, partition: int, producer_id: int, commit: bool) -> None:
+        """The marker is durable: the leaders may let go of what the transaction acknowledged."""
+        for key in self._decided.pop((partition, producer_id), ()):
+            self.ended(key, producer_id, commit)
 
     def partition_of(self, key: ShareKey) -> int:
         """The partition of `__share_group_state` that has the state of a share partition."""

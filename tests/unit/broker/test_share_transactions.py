@@ -13,6 +13,7 @@ import trio.testing
 
 from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.node import Node
+from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.share.sessions import TopicIdPartition
 from fencepost.coordinator.metadata.commands import NewTopic
 from fencepost.coordinator.share.values import DeliveryState, InitialState, ShareKey, StateBatch
@@ -227,3 +228,13 @@ async def test_a_leader_that_reads_while_the_transaction_ends(monkeypatch: pytes
         gate.set()
         await trio.testing.wait_all_tasks_blocked()
         assert led.core.next_fetch_offset() == 0
+
+
+async def test_a_topic_that_the_client_may_not_read() -> None:
+    """As TxnOffsetCommit: TOPIC_AUTHORIZATION_FAILED for the partition, and it is not added to the transaction."""
+    async with running("storage=memory") as on:
+        await on.acquire()
+        held = await on.identity()
+        on.node.authorizer = Authorizer(())
+        assert await on.ack(held) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert not on.node.transactions.is_ongoing_with(TX, *held, frozenset({on.place}))

@@ -34,7 +34,7 @@ SMALL = Bounds(append_records_max=3)
 """Batches of three records, so that nearly every change is a transaction over several."""
 
 
-NEW_CLUSTER = {"metadata.version": 25, "transaction.version": 2, "group.version": 1, "share.version": 1}
+NEW_CLUSTER = {"metadata.version": 25, "transaction.version": 2, "group.version": 1, "share.version": 2}
 """The features of a new cluster, as Kafka's `Feature.defaultLevel` finalizes them."""
 
 
@@ -55,9 +55,9 @@ async def test_older_metadata_keep_their_features_until_they_are_upgraded() -> N
     before = MetadataLog.of([FeatureLevelRecord("metadata.version", 25), FeatureLevelRecord("group.version", 1)])
     cluster = await started(before)
     assert cluster.service.features.finalized == {"metadata.version": 25, "group.version": 1}
-    assert cluster.service.features.supported["share.version"] == (0, 1)
-    assert (await cluster.service.update_features([FeatureUpdate("share.version", 1)])).code is ErrorCode.NONE
-    assert cluster.service.features.finalized["share.version"] == 1
+    assert cluster.service.features.supported["share.version"] == (0, 2)
+    assert (await cluster.service.update_features([FeatureUpdate("share.version", 2)])).code is ErrorCode.NONE
+    assert cluster.service.features.finalized["share.version"] == 2
 
 
 async def test_a_broker_that_can_have_no_share_groups_neither_supports_nor_finalizes_them() -> None:

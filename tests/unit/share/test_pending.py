@@ -44,9 +44,15 @@ def log_of(world: World, key: ShareKey = KEY) -> CoordinatorLog:
 
 def mark(world: World, *, commit: bool, producer: int = PRODUCER, key: ShareKey = KEY) -> None:
     """A durable marker, of which the service learns."""
-    log_of(world, key).append_marker(producer, commit)
+    append_marker(world, commit=commit, producer=producer, key=key)
     log_of(world, key).durable_end = log_of(world, key).end_offset
     world.service.complete_transaction(world.service.partition_of(key), producer, commit)
+
+
+def append_marker(world: World, *, commit: bool, producer: int = PRODUCER, key: ShareKey = KEY) -> None:
+    """A marker that is not durable yet."""
+    log_of(world, key).append_marker(producer, commit)
+    world.service.marker_appended(world.service.partition_of(key), producer, commit)
 
 
 @pytest.fixture
@@ -94,6 +100,32 @@ async def test_the_marker_decides(world: World, commit: bool, crash: str) -> Non
     assert found.batches == (StateBatch(100, 109, ACKNOWLEDGED if commit else AVAILABLE, 3),)
 
 
+@pytest.mark.parametrize("commit", [True, False])
+async def test_a_snapshot_behind_the_marker_has_what_it_decided(world: World, commit: bool) -> None:
+    """Also before the marker is durable: a replay finds the snapshot behind it, in place of all before."""
+    await pend(world)
+    append_marker(world, commit=commit)
+    for _ in range(3):  # the third is a snapshot
+        assert await world.write(KEY, update(100)) is ErrorCode.NONE
+    world.service.complete_transaction(world.service.partition_of(KEY), PRODUCER, commit)
+    prune(world)
+    await world.crash()
+    found = await world.service.read(KEY, 0)
+    assert found.batches == (StateBatch(100, 109, ACKNOWLEDGED if commit else AVAILABLE, 3),)
+
+
+async def test_the_leader_is_informed_when_the_marker_is_durable(world: World) -> None:
+    """Before that a crash could still undo what the marker decides."""
+    reported: list[ShareKey] = []
+    world.service.ended = lambda key, producer, commit: reported.append(key)
+    await pend(world)
+    append_marker(world, commit=True)
+    append_marker(world, commit=True)  # written twice
+    assert reported == []
+    world.service.complete_transaction(world.service.partition_of(KEY), PRODUCER, True)
+    assert reported == [KEY]
+
+
 async def test_each_share_partition_is_reported(world: World) -> None:
     """To the leader, which lets go of its records; once, and of other producers not at all."""
     reported: list[tuple[ShareKey, int, bool]] = []
@@ -138,6 +170,24 @@ async def test_what_is_refused_is_known_at_once(world: World) -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert seen == [[ErrorCode.NONE, ErrorCode.FENCED_STATE_EPOCH]]
         log_of(world).release()
+
+
+async def test_no_other_task_runs_before_all_is_appended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row T16: the transaction cannot end between the check of the caller and the append."""
+    monkeypatch.setattr("fencepost.coordinator.share.service.KEYS_AT_ONCE", 1)
+    ran, seen = trio.Event(), []
+
+    async def other() -> None:
+        ran.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other)
+        await world.service.write_in_transaction(
+            ProducerTag(PRODUCER, 0),
+            [(KEY, update(100, ACCEPTED)), (OTHER, update(100, ACCEPTED))],
+            lambda outcomes: seen.append(ran.is_set()),
+        )
+    assert seen == [False]
 
 
 async def test_an_old_leader_is_fenced(world: World) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from fencepost.broker.share.change import Change
+from fencepost.broker.share.in_flight import AtCommit, InFlightState
 from fencepost.broker.share.partition import SharePartition
 from fencepost.broker.share.values import AckBatch, AckType, Acquired, DeadCause, DeadLetters, Limits, Refused
 from fencepost.coordinator.share.values import DeliveryState, PendingBatch, StateBatch, StoredState
@@ -64,6 +65,12 @@ class TestPending:
         assert share.wait(60_000) == []
         assert share.offsets == (0, 9, 10)
 
+    def test_a_part_of_a_batch_is_as_pending_as_the_whole(self) -> None:
+        state = InFlightState(DeliveryState.ACQUIRED, 1, "a")
+        state.pend(AtCommit(PRODUCER, ACKNOWLEDGED))
+        part = state.copy()
+        assert (part.state, part.at_commit) == (TX_PENDING, AtCommit(PRODUCER, ACKNOWLEDGED))
+
     def test_they_count_as_in_flight(self) -> None:
         share = Share(Limits(max_in_flight=10))
         share.fetch("a", (0, 9))
@@ -86,6 +93,13 @@ class TestRefused:
         share = holding()
         assert refused(share, 0, 9, ACCEPT, member="b") is ErrorCode.INVALID_RECORD_STATE
         assert refused(share, 8, 12, ACCEPT) is ErrorCode.INVALID_REQUEST, "never acquired"
+
+    def test_what_lies_between(self) -> None:
+        """Offsets that the log did not give: no member holds them."""
+        share = Share()
+        share.fetch("b", (0, 9))
+        share.fetch("a", (12, 19))
+        assert refused(share, 10, 12, ACCEPT) is ErrorCode.INVALID_RECORD_STATE
 
     def test_what_is_done_already(self) -> None:
         """Without a transaction it is no error; here another member's output may count already."""
@@ -213,6 +227,6 @@ class TestRestored:
     def test_what_lies_below_the_start_is_gone(self) -> None:
         it = SharePartition(Limits)
         below, across = StateBatch(3, 4, ACKNOWLEDGED, 1), StateBatch(5, 9, ACKNOWLEDGED, 1)
-        pending = (PendingBatch(PRODUCER, below), PendingBatch(PRODUCER, across))
+        pending = (PendingBatch(PRODUCER, across), PendingBatch(PRODUCER, below))
         it.restore(StoredState(start_offset=7, batches=(StateBatch(7, 9, TX_PENDING, 1),), pending=pending), 0)
         assert it.resolve(PRODUCER, False).batches == [StateBatch(7, 9, AVAILABLE, 1)]
