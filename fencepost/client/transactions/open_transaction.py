@@ -65,9 +65,7 @@ class OpenTransaction:
                 pending_commit.drop()
         self.pending_commits.clear()
         for record in self.acknowledged:
-            if not committed:
-                record.result = ErrorCode.TRANSACTION_ABORTABLE
-        self.acknowledged.clear()
+            record.result = ErrorCode.NONE if committed else ErrorCode.TRANSACTION_ABORTABLE
 
     def check(self) -> None:
         """Raise the transaction's error, if it has one."""

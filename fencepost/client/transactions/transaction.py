@@ -155,6 +155,8 @@ class Transaction(Generic[K, V]):
                 async with queue.giving(records, kind):
                     await self._manager.ask_in(state, self._manager.link.acknowledging(some, kind).ask, what)
                 state.acknowledged += records
+                if state.over:  # another task has ended it meanwhile
+                    state.end(state.committed)
         except BaseException as error:
             state.fail(error if isinstance(error, KafkaError) else AbortableError(f"{what} did not end: {error!r}"))
             if isinstance(error, AcknowledgementError):

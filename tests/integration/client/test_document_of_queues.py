@@ -17,7 +17,8 @@ from tests.architecture.project_files import ROOT
 from tests.kit.broker_process import BrokerProcess
 
 PAGE = (ROOT / "docs" / "queues.md").read_text(encoding="utf-8")
-SENDER, FIRST, EXACTLY_ONCE, RETRIES, WORKERS, BLOCKING = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+SENDER, FIRST, EXACTLY_ONCE, RETRIES, WORKERS, BLOCKING = PROGRAMS
 WAIT_S = 60
 WRITTEN = "127.0.0.1:9092"
 UNSTABLE = {"unstable.api.versions.enable": "true"}

@@ -46,14 +46,18 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield broker.address
 
 
-async def prepare(kafka: fencepost.Client, name: str, *values: bytes, **settings: str) -> None:
+async def prepare(
+    kafka: fencepost.Client, name: str, *values: bytes, partitions: int = 1, lock_ms: int = 30_000
+) -> None:
     """A topic with these values and one for the output; a group of the first one's name reads it."""
-    await create(kafka, name, name + "-out", partitions=1)
+    await create(kafka, name, partitions=partitions)
+    await create(kafka, name + "-out", partitions=1)
     async with kafka.admin() as admin:
-        await admin.incremental_alter_configs({"share.auto.offset.reset": "earliest", **settings}, group=name)
+        changes = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": str(lock_ms)}
+        await admin.incremental_alter_configs(changes, group=name)
     async with kafka.producer() as producer:
-        for value in values:
-            await producer.send(name, value)
+        for number, value in enumerate(values):
+            await producer.send(name, value, partition=number % partitions)
 
 
 async def test_a_commit_counts_both_and_an_abort_neither(kafka: fencepost.Client, name: str) -> None:
@@ -110,7 +114,7 @@ async def test_a_process_that_is_killed_between_acceptance_and_commit(
 
 async def test_a_lock_that_ended_keeps_the_output_from_committing(kafka: fencepost.Client, name: str) -> None:
     """Another member has the record: its transaction alone may commit."""
-    await prepare(kafka, name, b"a", **{"share.record.lock.duration.ms": "1000"})
+    await prepare(kafka, name, b"a", lock_ms=1_000)
     with trio.fail_after(ENOUGH_S):
         async with (
             kafka.transactional_producer(name) as producer,
@@ -137,19 +141,19 @@ async def test_a_lock_that_ended_keeps_the_output_from_committing(kafka: fencepo
 
 
 async def test_a_successor_gets_what_a_fenced_producer_accepted(kafka: fencepost.Client, name: str) -> None:
-    """InitProducerId aborts the transaction before it (row P4)."""
-    await prepare(kafka, name, b"a")
+    """InitProducerId aborts the transaction before it (row P4); here with messages of two partitions."""
+    await prepare(kafka, name, b"a", b"b", partitions=2)
     with trio.fail_after(ENOUGH_S):
         async with kafka.queue(name, group=name) as queue, kafka.transactional_producer(name) as producer:
             messages = aiter(queue)
 
             async def commit_too_late() -> None:
                 async with producer.transaction() as txn:
-                    await txn.accept(await anext(messages))
+                    await txn.accept(await anext(messages), await anext(messages))
                     async with kafka.transactional_producer(name):
-                        again = await anext(messages)
-                        assert again.delivery_count == 2
-                        await txn.accept(again)
+                        again = await anext(messages), await anext(messages)
+                        assert {(one.partition, one.delivery_count) for one in again} == {(0, 2), (1, 2)}
+                        await txn.accept(*again)
 
             with pytest.raises(FencedError):
                 await commit_too_late()

@@ -10,7 +10,15 @@ import trio
 from trio.testing import MockClock
 
 import fencepost
-from fencepost import AbortableError, AcknowledgementError, ErrorCode, FatalError, FencedError, Message
+from fencepost import (
+    AbortableError,
+    AcknowledgementError,
+    ErrorCode,
+    FatalError,
+    FencedError,
+    Message,
+    OutcomeUnknownError,
+)
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages import api1093_txn_share_acknowledge as api1093
 from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
@@ -206,6 +214,45 @@ async def test_a_fenced_producer(serve: Any, autojump_clock: MockClock) -> None:
         work.messages[0].release()
         await work.messages[0].acknowledged()
     assert broker.acknowledgements() == [(0, 0, [2])]
+
+
+async def test_an_unknown_outcome_is_no_confirmation_until_it_is_found(serve: Any, autojump_clock: MockClock) -> None:
+    """As the transaction itself: `reinitialise` finds that it has committed."""
+    broker = await serve()
+    broker.on_EndTxn = lambda request, version: HANG_UP
+    async with working(broker) as work:
+        [message] = work.messages
+        with pytest.raises(OutcomeUnknownError):
+            await accept_all(work)
+        with pytest.raises(AcknowledgementError):
+            await message.acknowledged()
+        del broker.on_EndTxn
+        assert await work.producer.reinitialise()
+        await message.acknowledged()
+
+
+async def test_a_transaction_that_another_task_aborts(serve: Any, autojump_clock: MockClock) -> None:
+    broker = await serve()
+
+    async def late(request: Any, version: int) -> Any:
+        await trio.sleep(1)
+        return broker.taken(NONE)
+
+    broker.on_TxnShareAcknowledge = late
+    async with working(broker) as work, trio.open_nursery() as nursery:
+
+        async def abort() -> None:
+            async with work.producer.transaction() as txn:
+                nursery.start_soon(txn.accept, *work.messages)
+                await trio.sleep(0.5)
+
+        with pytest.raises(RuntimeError, match="another task is still sending offsets or acknowledgements"):
+            await abort()
+        while work.messages[0]._record.result is None:  # noqa: ASYNC110 - no event of it
+            await trio.sleep(0.1)
+        with pytest.raises(AcknowledgementError):
+            await work.messages[0].acknowledged()
+    assert broker.ends() == [False]
 
 
 async def test_a_cancelled_acceptance_spoils_the_transaction(serve: Any, autojump_clock: MockClock) -> None:
