@@ -10,6 +10,7 @@ GUIDES: list[dict[str, Any]] = [
         "Use it": [
             {"Exactly once in ten minutes": "tutorial.md"},
             {"Client": "client.md"},
+            {"Queues": "queues.md"},
             {"Coming from another client": "coming-from.md"},
             {"Example programs": "examples.md"},
             {"Beside other clients": "comparison.md"},
@@ -56,6 +57,7 @@ GUIDES: list[dict[str, Any]] = [
             {"Administration, row by row": "administration.md"},
             {"The log's rules": "rules.md"},
             {"The rules of transactions": "rules-transactions.md"},
+            {"The rules of share groups": "rules-queues.md"},
         ]
     },
     {

@@ -128,6 +128,8 @@ def apis() -> str:
 
 def _versions(both: tuple[int, int]) -> str:
     low, high = both
+    if high < low:
+        return "none"
     return str(low) if low == high else f"{low} to {high}"
 
 

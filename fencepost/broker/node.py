@@ -168,7 +168,7 @@ class Node:
         self.metadata = MetadataService(
             MetadataPartitionLog(self.metadata_log, self.flusher),
             self.clock,
-            cluster_facts(config, cluster_id),
+            cluster_facts(config, cluster_id, dead_letters=self.place.leads_all),
             self._rules,
             new_id=partial(new_topic_id, self._entropy),
             observer=self._metadata_changed,
@@ -187,6 +187,8 @@ class Node:
         )
         persister = self.place.share_persister(self)
         self.shares = SharePartitions(self, persister)
+        self.share_states.ended = self.shares.transaction_ended
+        self.share_states.replaced = self.shares.forget
         self.groups = GroupService(
             group_config(config),
             self._internal_logs(GROUP_TOPIC, config.offsets_topic_num_partitions),

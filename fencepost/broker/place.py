@@ -74,6 +74,9 @@ class Place(ABC):
     durability: "Durability" = "fsync"
     gathering: "Gathering | None" = None
     """What rounds of the flusher wait for."""
+    leads_all = False
+    """Whether this broker leads every partition: only then it writes dead letters (KIP-1191), and takes acknowledgements
+    of share groups into transactions."""
     commits_together = False
     """Whether all that is appended in one instant becomes durable in one commit, or not at all."""
     serves_pages = False
@@ -218,6 +221,7 @@ class Place(ABC):
 class Alone(Place):
     """No other broker: the logs are in a data directory, or in memory."""
 
+    leads_all = True
     serves_pages = True
 
     def __init__(self, config: "BrokerConfig", store: "Store | None" = None) -> None:

@@ -23,6 +23,7 @@ COMMANDS = {
     "metadata-shell": "fencepost.cli.metadata.shell:metadata_shell",
     "produce": "fencepost.cli.records.produce:produce",
     "profile": "fencepost.cli.profile.commands:profile",
+    "queue": "fencepost.cli.queue.commands:queue",
     "quota": "fencepost.cli.quota.commands:quota",
     "restore": "fencepost.cli.backup.commands:restore",
     "serve": "fencepost.cli.serve:serve",

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from fencepost.client.keywords import OffsetPlace as OffsetPlace
     from fencepost.client.keywords import Overflow as Overflow
     from fencepost.client.keywords import ProducerOptions as ProducerOptions
+    from fencepost.client.keywords import QueueOptions as QueueOptions
     from fencepost.client.keywords import RebalanceCallback as RebalanceCallback
     from fencepost.client.keywords import SaslMechanism as SaslMechanism
     from fencepost.client.keywords import SecurityProtocol as SecurityProtocol
@@ -71,6 +72,9 @@ if TYPE_CHECKING:
     from fencepost.client.producer.producer import Producer as Producer
     from fencepost.client.producer.producer import ProducerBatch as ProducerBatch
     from fencepost.client.producer.record_serializer import Headers as Headers
+    from fencepost.client.queues.message import AcknowledgementError as AcknowledgementError
+    from fencepost.client.queues.message import Message as Message
+    from fencepost.client.queues.queue import Queue as Queue
     from fencepost.client.serializers import SerializationError as SerializationError
     from fencepost.client.transactions.open_transaction import PreparedTransaction as PreparedTransaction
     from fencepost.client.transactions.producer import TransactionalProducer as TransactionalProducer
@@ -80,6 +84,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AbortableError": "errors",
+    "AcknowledgementError": "queues.message",
     "Admin": "admin",
     "AssignorName": "keywords",
     "AuthenticationError": "errors",
@@ -112,6 +117,7 @@ _HOME = {
     "ItemsFailedError": "admin",
     "KafkaError": "errors",
     "LogTruncatedError": "consumer.read_errors",
+    "Message": "queues.message",
     "OAuthToken": "core.sasl",
     "OffsetAndTimestamp": "consumer.positions",
     "OffsetOutOfRangeError": "consumer.read_errors",
@@ -125,6 +131,8 @@ _HOME = {
     "ProducerBatch": "producer.producer",
     "ProducerMetrics": "producer.metrics",
     "ProducerOptions": "keywords",
+    "Queue": "queues.queue",
+    "QueueOptions": "keywords",
     "ReadError": "consumer.read_errors",
     "RebalanceCallback": "keywords",
     "Record": "consumer.consumed",

@@ -12,11 +12,23 @@ import anyio
 from anyio.abc import TaskGroup
 
 from fencepost.client.background import Background
-from fencepost.client.config import ClientConfig, ConsumerConfig, ProducerConfig, TransactionalProducerConfig
+from fencepost.client.config import (
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    QueueConfig,
+    TransactionalProducerConfig,
+)
 from fencepost.client.config_parsing import from_dotted, parse
 from fencepost.client.errors import FatalError
 from fencepost.client.key_value import K, V
-from fencepost.client.keywords import ClientOptions, ConsumerOptions, ProducerOptions, TransactionalProducerOptions
+from fencepost.client.keywords import (
+    ClientOptions,
+    ConsumerOptions,
+    ProducerOptions,
+    QueueOptions,
+    TransactionalProducerOptions,
+)
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.network.security import ssl_context
 from fencepost.client.network.wire import Dial, open_socket
@@ -27,6 +39,7 @@ if TYPE_CHECKING:
     from fencepost.client.consumer.consumer import Consumer
     from fencepost.client.group.subscription import Topics
     from fencepost.client.producer.producer import Producer
+    from fencepost.client.queues.queue import Queue
     from fencepost.client.serializers import AnyDeserializer, AnySerializer
     from fencepost.client.transactions.producer import TransactionalProducer
     from fencepost.client.transactions.two_phase import TwoPhaseProducer
@@ -220,6 +233,24 @@ class Client:
         given = {**options, **_given(key_deserializer=key_deserializer, value_deserializer=value_deserializer)}
         config = parse(ConsumerConfig, given, defaults=self._defaults)
         return Consumer(self._cluster, self._tasks, topics, config, self._purpose("consumer"))
+
+    def queue(
+        self,
+        *topics: "str | Iterable[str]",
+        key_deserializer: "AnyDeserializer[K] | None" = None,
+        value_deserializer: "AnyDeserializer[V] | None" = None,
+        **options: Unpack[QueueOptions],
+    ) -> "Queue[K, V]":
+        """The records of `topics` as messages, shared among the members of a share group; options are QueueOptions.
+
+        To be opened with `async with`. Each message goes to one member, which acknowledges it: KIP-932. Needs Apache
+        Kafka 4.2 or later, or fencepost with the feature `share.version`. Deserializers are as those of a consumer.
+        """
+        from fencepost.client.queues.queue import Queue
+
+        given = {**options, **_given(key_deserializer=key_deserializer, value_deserializer=value_deserializer)}
+        config = parse(QueueConfig, given, defaults=self._defaults)
+        return Queue(self._cluster, self._tasks, topics, config, self._purpose("queue"))
 
     def admin(self) -> "Admin":
         """Topics, configurations, groups and transactions; to be opened with `async with`."""

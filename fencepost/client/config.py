@@ -265,3 +265,37 @@ class ConsumerConfig:
         _deserializer("value"),
         "What turns the bytes of values into objects: a deserializer, or a function. None: values are bytes.",
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueConfig:
+    """A queue's configuration: a member of a share group (KIP-932)."""
+
+    group_id: str = option(MISSING, text, "The id of the share group: its members share the records.")
+    max_in_flight: int = option(
+        100, integer(1, 1 << 20), "The most records that this member holds and has not acknowledged (KIP-1206)."
+    )
+    retry_delay_ms: int = duration(
+        1_000, 0, "How long a record waits after an error in its block; it doubles with each further delivery."
+    )
+    retry_delay_max_ms: int = duration(60_000, 0, "The most that `retry_delay` grows to.")
+    fetch_min_bytes: int = option(1, integer(0), "The broker answers a fetch as soon as it has this many bytes.")
+    fetch_max_wait_ms: int = duration(500, 0, "The longest time that the broker waits for `fetch_min_bytes`.")
+    fetch_max_bytes: int = option(50 << 20, integer(1), "The most bytes in one response to a fetch.")
+    max_decompressed_bytes: int = option(
+        DEFAULT_LIMIT_BYTES,
+        integer(1, LARGEST_BYTES),
+        "The most bytes to which one batch may decompress. Records of a larger one are released.",
+    )
+    client_rack: str = option("", str, "The rack of this client, for the group's assignor.")
+    check_crcs: bool = option(True, boolean, "Checks the checksum of every batch.")
+    key_deserializer: DeserializeCall | None = option(
+        None,
+        _deserializer("key"),
+        "What turns the bytes of keys into objects: a deserializer, or a function. None: keys are bytes.",
+    )
+    value_deserializer: DeserializeCall | None = option(
+        None,
+        _deserializer("value"),
+        "What turns the bytes of values into objects: a deserializer, or a function. None: values are bytes.",
+    )

@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields
 from enum import Enum
 from typing import Any, TypeVar
 
-from fencepost.client.config import ClientConfig, ConsumerConfig, TransactionalProducerConfig
+from fencepost.client.config import ClientConfig, ConsumerConfig, QueueConfig, TransactionalProducerConfig
 from fencepost.client.config_names import (
     DEFAULT_PARTITIONER,
     IGNORED,
@@ -38,6 +38,7 @@ ROLES: dict[type, str] = {
     ClientConfig: "fencepost.Client",
     TransactionalProducerConfig: "producers",
     ConsumerConfig: "consumers",
+    QueueConfig: "queues",
 }
 """The objects with options, and their names in errors."""
 

@@ -7,9 +7,15 @@ as a number or a `datetime.timedelta`; sizes are bytes. `config` says what each 
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
-from typing import Any, Literal, TypedDict, get_type_hints
+from typing import Any, Literal, Required, TypedDict, get_type_hints
 
-from fencepost.client.config import ClientConfig, ConsumerConfig, ProducerConfig, TransactionalProducerConfig
+from fencepost.client.config import (
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    QueueConfig,
+    TransactionalProducerConfig,
+)
 from fencepost.client.config_parsing import defaults_of, meanings_of
 from fencepost.client.core.partitioner import PartitionFunction
 from fencepost.client.network.security import TokenProvider
@@ -143,6 +149,21 @@ class BlockingConsumerOptions(_ReadingOptions, total=False):
     on_lost: BlockingRebalanceCallback | None
 
 
+class QueueOptions(TypedDict, total=False):
+    """Options of `Client.queue`."""
+
+    group: Required[str]
+    max_in_flight: int
+    retry_delay: Duration
+    retry_delay_max: Duration
+    fetch_min_bytes: int
+    fetch_max_wait: Duration
+    fetch_max_bytes: int
+    max_decompressed_bytes: int
+    client_rack: str
+    check_crcs: bool
+
+
 def _list_options(options: type, config: type) -> None:
     """Let `help` list the keywords with their meanings: of a TypedDict it shows its docstring, and little else."""
     defaults, meanings = defaults_of(config), meanings_of(config)
@@ -157,3 +178,4 @@ _list_options(ProducerOptions, ProducerConfig)
 _list_options(TransactionalProducerOptions, TransactionalProducerConfig)
 _list_options(ConsumerOptions, ConsumerConfig)
 _list_options(BlockingConsumerOptions, ConsumerConfig)
+_list_options(QueueOptions, QueueConfig)

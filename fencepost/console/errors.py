@@ -13,10 +13,14 @@ _HINTS = {
     " works again as soon as it is there.",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "It may have been deleted, or your user may not see it.",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "It expired, or it never existed. The page Transactions lists them all.",
+    ErrorCode.GROUP_ID_NOT_FOUND: "It was deleted, or it is of another type. The page Groups lists them all.",
     ErrorCode.UNSUPPORTED_VERSION: "This broker does not offer what the page needs.",
     ErrorCode.OFFSET_OUT_OF_RANGE: "The log was cut short meanwhile. Load the page again.",
     ErrorCode.SECURITY_DISABLED: "The broker runs without an authorizer.",
 }
+_MISSING = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.GROUP_ID_NOT_FOUND}
+)
 _RIGHTS = "Ask an administrator for the right; `fencepost acl why-denied` names the rule that is missing."
 
 
@@ -40,6 +44,6 @@ def described(error: KafkaError) -> Trouble:
     if isinstance(error, AuthenticationError):
         return Trouble(OUTAGE, title, "The console's own name or password is wrong: start it with others.")
     hint = None if code is None else _HINTS.get(code)
-    if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
+    if code in _MISSING:
         return Trouble(404, title, hint)
     return Trouble(OUTAGE, title, hint)

@@ -75,6 +75,8 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    TXN_SHARE_ACKNOWLEDGE = 1093
+    """Of no Kafka: its draft KIP-1289 had 93 for it, then 95."""
 
     @property
     def api_name(self) -> str:
@@ -87,7 +89,7 @@ class Versions:
     """The known versions of one API; each range includes both ends."""
 
     served: tuple[int, int]
-    """The versions that can be decoded and answered."""
+    """The versions that can be decoded and answered; the second number is below the first if all are unstable."""
     flexible_since: int | None
     """The first version with compact lengths and tagged fields (KIP-482); None if there is none."""
     advertised: tuple[int, int] | None = None
@@ -170,5 +172,6 @@ SERVED: dict[ApiKey, Versions] = {
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Versions((0, 1), 0),
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: Versions((0, 0), 0),
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: Versions((0, 0), 0),
+    ApiKey.TXN_SHARE_ACKNOWLEDGE: Versions((0, -1), 0, unstable=0),
 }
 """The APIs that the broker serves."""

@@ -7,6 +7,7 @@ and leave out `await`. Records cross between the threads in batches, never one b
 from fencepost.sync.client import Admin, Client
 from fencepost.sync.consumer import Consumer, WholeTransactions
 from fencepost.sync.loop import TimedOutError, fail_after
+from fencepost.sync.queue import Message, Queue
 from fencepost.sync.sending import (
     Delivery,
     Producer,
@@ -22,8 +23,10 @@ __all__ = [
     "Client",
     "Consumer",
     "Delivery",
+    "Message",
     "Producer",
     "ProducerBatch",
+    "Queue",
     "TimedOutError",
     "Transaction",
     "TransactionBlock",

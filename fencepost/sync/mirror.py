@@ -78,7 +78,7 @@ class Mirror:
     def _given(self, name: str, value: Any) -> Any:
         """An argument for the async side; a callback that is a plain function becomes an async one."""
         if name.startswith("on_") and callable(value) and not inspect.iscoroutinefunction(value):
-            return _Callback(self._loop, value)
+            return Callback(self._loop, value)
         return plain(value)
 
     def _look(self, name: str) -> Any:
@@ -182,7 +182,7 @@ class Stream(Mirror):
             return _END
 
 
-class _Callback:
+class Callback:
     """A callback that is a plain function: it runs in its own thread, so it may call the client.
 
     The caller waits meanwhile, and so does the thread that uses the consumer: so the callback may use it as well.

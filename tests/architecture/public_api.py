@@ -23,8 +23,9 @@ HEAD = """\
 SPOKEN = {"__init__", "__aenter__", "__aiter__", "__anext__", "__enter__", "__iter__", "__next__", "__len__"}
 """Special methods that belong to the API."""
 HANDED_OUT = {
-    "Admin", "Consumer", "ConsumerBatch", "Delivery", "Fault", "LogView", "Producer", "ProducerBatch", "Transaction",
-    "TransactionBlock", "TransactionalProducer", "TwoPhaseProducer", "WholeTransaction", "WholeTransactions",
+    "Admin", "Consumer", "ConsumerBatch", "Delivery", "Fault", "LogView", "Message", "Producer", "ProducerBatch",
+    "Queue", "Transaction", "TransactionBlock", "TransactionalProducer", "TwoPhaseProducer", "WholeTransaction",
+    "WholeTransactions",
 }  # fmt: skip
 """Classes whose objects come from a method: programs do not call their constructors."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef

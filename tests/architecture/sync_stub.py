@@ -28,9 +28,13 @@ RENAMED = {
 EXTRA = {
     "Client": "    def __init__(self, bootstrap_servers: str | Iterable[str], *, timeout: Duration | None = ...,"
     " **options: Unpack[ClientOptions]) -> None: ...\n    @classmethod\n"
-    "    def from_config(cls, config: Mapping[str, Any], *, timeout: Duration | None = ...) -> Self: ...\n"
+    "    def from_config(cls, config: Mapping[str, Any], *, timeout: Duration | None = ...) -> Self: ...\n",
+    "Message": "    topic: str\n    partition: int\n    offset: int\n    timestamp_ms: int\n    key: K | None\n"
+    "    value: V | None\n    headers: tuple[tuple[str, bytes | None], ...]\n    delivery_count: int\n",
+    "Queue": "    topics: tuple[str, ...]\n    group_id: str\n"
+    "    def run(self, handler: Callable[[Message[K, V]], object], *, workers: int = ...) -> None: ...\n",
 }
-WRITTEN_HERE = {"Client": {"from_config"}}
+WRITTEN_HERE = {"Client": {"from_config"}, "Queue": {"run"}}
 TYPE_VARS = ("K", "V")
 TOLD = "BlockingRebalanceCallback | None"
 """What a blocking callback is: a plain function, where the async one is awaited."""

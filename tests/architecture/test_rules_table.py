@@ -16,6 +16,7 @@ CITED = re.compile(r"\b([GILMPRT])(\d+)(?:(?: to | ?- ?)[GILMPRT]?(\d+))?")
 DOCUMENTS = (
     "docs/rules.md",
     "docs/rules-transactions.md",
+    "docs/rules-queues.md",
     "docs/groups.md",
     "docs/consumer-groups.md",
     "docs/metadata.md",

@@ -22,8 +22,8 @@ from tests.kit.broker_process import BrokerProcess
 pytestmark = pytest.mark.long
 KAFKAS: dict[str, Any] = json.loads((Path(__file__).parent / "rights_answers.json").read_text())
 APIS = sorted({ApiKey(case.api_key) for case in CASES})
-NEVER_ASKED = {ApiKey.ENVELOPE}
-"""Kafka's brokers do not serve it on the listeners of clients."""
+NEVER_ASKED = {ApiKey.ENVELOPE, ApiKey.TXN_SHARE_ACKNOWLEDGE}
+"""Kafka's brokers do not serve the first on the listeners of clients, and do not know the second."""
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,17 @@ from tests.conftest import StartBroker
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.ready import ready
 from tests.kit.scraping import scrape
+from tests.kit.share_members import ACCEPT, REJECT, RELEASE, Ack, ShareMember, begin_queue, topic_id_of
 from tests.kit.wire import FETCH, Wire, batch_of, fetch_request
 
 LSO_LAG = 'kafka_cluster_partition_laststableoffsetlag{partition="0",topic="t"}'
+COUNTED = ("acquired", "accepted", "released", "rejected", "expired", "archived")
+SHARE_REQUESTS = (
+    "totalsharefetchrequests",
+    "failedsharefetchrequests",
+    "totalshareacknowledgementrequests",
+    "failedshareacknowledgementrequests",
+)
 LATE = "kafka_server_replicamanager_partitionswithlatetransactionscount"
 
 
@@ -83,6 +91,33 @@ def test_groups_of_the_consumer_protocol_show_g4(metered: BrokerProcess) -> None
     assert samples[f'{counted}{{state="Stable"}}'] == 1
     assert samples[f'{counted}{{state="Empty"}}'] == 0
     assert samples['kafka_server_group_coordinator_metrics_group_count{protocol="consumer"}'] == 1
+
+
+def test_records_of_share_groups_show(metered: BrokerProcess) -> None:
+    """ShareGroupMetrics, SharePartitionMetrics, ShareSessionCache and BrokerTopicMetrics of Kafka; counts by group."""
+    with Wire(metered.connect()) as wire:
+        wire.create_topic("t")
+        begin_queue(wire, "g", "t")
+        wire.produce("t", batch_of(*[b"%d" % number for number in range(6)]))
+        member = ShareMember(wire, "g", "one", topic_id_of(wire, "t"))
+        assert len(member.acquire()) == 6
+        acks = (Ack(0, 0, 2, ACCEPT), Ack(0, 3, 3, REJECT), Ack(0, 4, 4, RELEASE))
+        assert member.acknowledge(*acks) == [0]
+        assert member.acknowledge(Ack(0, 1, 1, ACCEPT)) == [0], "below the start offset all is done"
+        assert member.acknowledge(Ack(0, 4, 4, ACCEPT)) == [ErrorCode.INVALID_RECORD_STATE]
+        samples = scrape(metered)
+        assert member.acknowledge(final=True) == []
+    counts = {name: samples[f'fencepost_share_group_{name}_records_total{{group="g"}}'] for name in COUNTED}
+    assert counts == {"acquired": 6, "accepted": 4, "released": 1, "rejected": 1, "expired": 0, "archived": 1}
+    acknowledged = "kafka_server_sharegroupmetrics_recordacknowledgements_total"
+    assert [samples[f'{acknowledged}{{ackType="{kind}"}}'] for kind in ("Accept", "Release", "Reject")] == [4, 1, 1]
+    place = '{group="g",partition="0",topic="t"}'
+    assert samples[f"kafka_server_sharepartitionmetrics_inflightmessagecount{place}"] == 2
+    assert samples["kafka_server_sharesessioncache_sharesessionscount"] == 1
+    assert samples["kafka_server_sharesessioncache_sharepartitionscount"] == 1
+    assert samples["fencepost_share_partitions"] == 1
+    of_topic = {name: samples[f'kafka_server_brokertopicmetrics_{name}_total{{topic="t"}}'] for name in SHARE_REQUESTS}
+    assert of_topic == dict(zip(SHARE_REQUESTS, (1, 0, 3, 1), strict=True))
 
 
 def test_share_groups_show_g11(metered: BrokerProcess) -> None:

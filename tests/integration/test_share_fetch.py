@@ -39,7 +39,7 @@ def member(file_broker: BrokerProcess) -> Iterator[Callable[[str], ShareMember]]
 
 
 def test_two_members_share_a_partition(member: Joins, wire: Wire) -> None:
-    """I8, KIP-932: a record is with one member at a time; released ones come again, with a higher count; rejected do not."""
+    """I8, KIP-932: one member at a time has a record; released ones come again and count it, rejected ones do not."""
     one, two = member("one"), member("two")
     assert one.acquire(max_records=4) == [(0, 1), (1, 1), (2, 1), (3, 1)]
     assert two.acquire(max_records=4) == [(4, 1), (5, 1), (6, 1), (7, 1)]
@@ -106,3 +106,37 @@ def test_a_topic_made_again_under_its_name_has_nothing_of_the_old_one(member: Jo
     answer = one.fetch()
     assert [part.error_code for topic in answer.responses for part in topic.partitions] == [ErrorCode.UNKNOWN_TOPIC_ID]
     assert one.acknowledge(Ack(0, 0, 0, ACCEPT)) == [ErrorCode.UNKNOWN_TOPIC_ID]
+
+
+def test_a_reset_counts_with_a_session_open(member: Joins, wire: Wire) -> None:
+    """AlterShareGroupOffsets keeps the state epoch: what the leader knew must not be written over the reset."""
+    one = member("one")
+    assert len(one.acquire(max_records=6)) == 6
+    initialize(wire, GROUP, one.topic_id, [0], start_offset=8)
+    assert one.acknowledge(Ack(0, 0, 5, ACCEPT)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert one.acquire() == [(8, 1), (9, 1)]
+
+
+def test_a_record_larger_than_max_bytes_is_delivered_alone(member: Joins, wire: Wire) -> None:
+    """KAFKA-18936: max_bytes is no hard limit, else the group would never get past a large record."""
+    wire.produce("jobs", batch_of(b"x" * 50_000), partition=1)
+    wire.produce("jobs", batch_of(b"small"), partition=1)
+    one = member("one")
+    one.partitions = [1]
+    assert one.acquire(max_bytes=1_000) == [(0, 1)]
+    assert one.acquire(max_bytes=1_000) == [(1, 1)]
+
+
+def test_acknowledgements_below_the_log_start_are_taken(member: Joins, wire: Wire) -> None:
+    """SharePartitionTest.testAcknowledgeBatchPostLsoMovement: what DeleteRecords removed is done, without an error.
+
+    Records at or above the new start are still the member's own. (Asked in confluentinc/librdkafka#5414)
+    """
+    one = member("one")
+    assert len(one.acquire()) == 10
+    wire.delete_records("jobs", 6)
+    assert one.acknowledge(Ack(0, 0, 3, ACCEPT)) == [0]
+    assert one.acquire(wait_ms=0) == []  # the partition learns of its log's new start
+    assert one.acknowledge(Ack(0, 4, 7, ACCEPT)) == [0]
+    assert one.acknowledge(Ack(0, 0, 0, ACCEPT), Ack(0, 8, 9, RELEASE)) == [0]
+    assert one.acquire() == [(8, 2), (9, 2)]

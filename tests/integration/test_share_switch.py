@@ -29,14 +29,15 @@ def found(wire: Wire, key: str, version: int = 6) -> tuple[ErrorCode, int]:
     return ErrorCode(answer.coordinators[0].error_code), answer.coordinators[0].node_id
 
 
-def test_share_version_is_finalized_at_1_and_can_be_switched_off(start_broker: StartBroker) -> None:
-    """G9: `ShareVersion`; the setting group.coordinator.rebalance.protocols has no say in it (`KafkaConfig`)."""
+def test_share_version_is_finalized_at_2_and_can_be_switched_off(start_broker: StartBroker) -> None:
+    """G9: `ShareVersion.LATEST_PRODUCTION` of Kafka 4.4."""
     with Wire(start_broker(settings={"group.coordinator.rebalance.protocols": "classic"}).connect()) as wire:
-        assert finalized(wire)["share.version"] == 1
+        assert finalized(wire)["share.version"] == 2
         assert finalize(wire, 0, SAFE_DOWNGRADE) is ErrorCode.NONE
         assert "share.version" not in finalized(wire)
         assert finalize(wire, 1) is ErrorCode.NONE
-        assert finalize(wire, 2) is ErrorCode.INVALID_UPDATE_VERSION
+        assert finalize(wire, 2) is ErrorCode.NONE
+        assert finalize(wire, 3) is ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_a_data_directory_without_the_feature_keeps_it_off(start_broker: StartBroker) -> None:
@@ -51,7 +52,7 @@ def test_a_data_directory_without_the_feature_keeps_it_off(start_broker: StartBr
 
 
 def test_the_coordinator_of_a_share_partition_is_found_from_version_6_on(start_broker: StartBroker) -> None:
-    """G9, `KafkaApis.getCoordinator`: INVALID_REQUEST for older versions, and for what is no GROUP:TOPIC_ID:PARTITION."""
+    """G9, `KafkaApis.getCoordinator`: INVALID_REQUEST before, and for other keys than GROUP:TOPIC_ID:PARTITION."""
     with Wire(start_broker().connect()) as wire:
         assert found(wire, KEY, version=5) == (ErrorCode.INVALID_REQUEST, -1)
         assert found(wire, "g") == (ErrorCode.INVALID_REQUEST, -1)

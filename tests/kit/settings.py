@@ -7,6 +7,8 @@ QUICK_GROUPS = {
     "group.consumer.session.timeout.ms": "2000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.heartbeat.interval.ms": "200",
 }
 """Members are missed soon: Kafka's own default makes that 45 s where the broker decides (KIP-848)."""
 OLD_RECORDS = {"log.retention.ms": "-1"}

@@ -195,6 +195,7 @@ class Facts(TypedDict, total=False):
     choices: tuple[str, ...]
     check: Callable[[Any], str | None]
     ours: bool
+    served: bool
     doc: Required[str]
 
 

@@ -41,7 +41,6 @@ def _dead_letter_problem(topic: str) -> str | None:
     return "DLQ topic name must not start with '__'" if topic.startswith("__") else None
 
 
-NO_DEAD_LETTERS = "No effect here: there are no dead-letter topics yet."
 _ROWS = (
     *(_over(f"{kind}.{name}", f"group.{kind}.{name}") for kind, names in BOUNDED.items() for name in names),
     _own(
@@ -64,8 +63,19 @@ _ROWS = (
         True,
         doc="Whether members may renew the lock of a record (KIP-1222).",
     ),
-    _own("errors.deadletterqueue.copy.record.enable", BOOLEAN, False, doc=NO_DEAD_LETTERS),
-    _own("errors.deadletterqueue.topic.name", STRING, "", check=_dead_letter_problem, doc=NO_DEAD_LETTERS),
+    _own(
+        "errors.deadletterqueue.copy.record.enable",
+        BOOLEAN,
+        False,
+        doc="Whether a dead letter of a share group has the key and the value of its record (KIP-1191).",
+    ),
+    _own(
+        "errors.deadletterqueue.topic.name",
+        STRING,
+        "",
+        check=_dead_letter_problem,
+        doc="The topic for records that a share group gives up (KIP-1191); empty for none. It needs share.version 2.",
+    ),
 )
 GROUP_SETTINGS: Mapping[str, GroupSetting] = MappingProxyType(
     {row.setting.name: row for row in sorted(_ROWS, key=lambda row: row.setting.name)}

@@ -62,7 +62,7 @@ class Settings:
     metrics_listen: str | None = setting(STRING, None, ours=True,
         doc="HOST:PORT of the Prometheus endpoint; off where not given.")
     metrics_group_offsets_max: int = setting(INT, 10_000, low=0, ours=True,
-        doc="Committed offsets that /metrics shows, with their lag. 0 shows none.")
+        doc="Committed offsets that /metrics shows, with their lag, and share partitions. 0 shows none.")
 
     # Listeners and requests.
     listeners: tuple[str, ...] = setting(LIST, ("PLAINTEXT://:9092",), check=addresses_problem,
@@ -390,6 +390,11 @@ class Settings:
     share_coordinator_cold_partition_snapshot_interval_ms: int = setting(INT, 300_000, low=1,
         doc="How often the state of share partitions without changes is stored again, so that older records can be"
             " deleted.")
+
+    errors_deadletterqueue_auto_create_topics_enable: bool = setting(BOOLEAN, False, dynamic=True, served=False,
+        doc="Whether the broker creates the dead-letter topic of a share group (KIP-1191).")
+    errors_deadletterqueue_topic_name_prefix: str = setting(STRING, "dlq.", dynamic=True, served=False,
+        doc="How the name of a share group's dead-letter topic has to begin; empty for any name.")
 
     # Transactions and producer ids.
     transaction_max_timeout_ms: int = setting(INT, 900_000, low=1, dynamic=True,

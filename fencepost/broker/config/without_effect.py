@@ -3,7 +3,7 @@
 Kafka's tools list and alter them, and a stock server.properties sets some. The broker accepts, stores and lists values
 of the right type, and reports that they have no effect. Settings that protect something, and policies, are not among
 them: a broker must not seem to enforce them. Names, types, defaults and dynamic updates are those of Apache Kafka 4.3.
-The settings of 4.4 (`assignor.offload`, KIP-1263; `errors.deadletterqueue`, KIP-1191) are listed only if they are set.
+The settings of 4.4 (`assignor.offload`, KIP-1263) are listed only if they are set.
 """
 
 from collections.abc import Mapping
@@ -129,10 +129,6 @@ remote.log.reader.max.pending.tasks INT 100
 remote.log.reader.threads INT 10 dynamic
 remote.log.storage.manager.impl.prefix STRING rsm.config.
 remote.log.storage.system.enable BOOLEAN false
-""",
-    "there are no dead-letter topics yet": """
-errors.deadletterqueue.auto.create.topics.enable BOOLEAN false unlisted
-errors.deadletterqueue.topic.name.prefix STRING dlq. unlisted
 """,
     "there are no streams groups": """
 group.streams.assignment.interval.ms INT 1000 dynamic

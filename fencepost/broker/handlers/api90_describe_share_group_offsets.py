@@ -1,7 +1,8 @@
 """DescribeShareGroupOffsets (90): from where share groups consume, and how far they are behind (KIP-932).
 
 v0-1 are served; v1 returns the lag (KIP-1226). A partition without a state has the start offset -1 and no error, as
-OffsetFetch has for one without an offset.
+OffsetFetch has for one without an offset. With the tag `explain` (a fencepost extension) each partition also has the
+states of its records.
 """
 
 from collections.abc import Collection
@@ -9,9 +10,10 @@ from collections.abc import Collection
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied, denied_topics
+from fencepost.broker.share.explaining import Explanations
 from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.coordinator.group.share_partitions import TopicOffsets
-from fencepost.coordinator.share.values import UNINITIALIZED, StateSummary
+from fencepost.coordinator.share.values import UNINITIALIZED, ShareKey, StateSummary
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api90_describe_share_group_offsets import (
@@ -34,13 +36,18 @@ async def handle(
 ) -> DescribeShareGroupOffsetsResponse:
     names = [group.group_id for group in request.groups]
     refused = denied(node, context, AclOperation.DESCRIBE, AclResourceType.GROUP, names)
+    explanations = Explanations(node) if request.explain else None
     return DescribeShareGroupOffsetsResponse(
-        groups=[await _described(node, context, group, refused) for group in request.groups]
+        groups=[await _described(node, context, group, refused, explanations) for group in request.groups]
     )
 
 
 async def _described(
-    node: Broker, context: RequestContext, group: AskedGroup, refused: Collection[str]
+    node: Broker,
+    context: RequestContext,
+    group: AskedGroup,
+    refused: Collection[str],
+    explanations: Explanations | None,
 ) -> DescribedGroup:
     if not node.share_protocol:
         return DescribedGroup(group_id=group.group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
@@ -62,6 +69,11 @@ async def _described(
         found = [topic for topic in found if topic.name not in hidden]
         asked = {topic.name: sorted(topic.summaries) for topic in found}
     topics = [_topic(node, topic, asked[topic.name]) for topic in found]
+    if explanations is not None:
+        for described in topics:
+            for one in described.partitions:
+                key = ShareKey(group.group_id, described.topic_id, one.partition_index)
+                one.states = await explanations.of(key, TopicPartition(described.topic_name, one.partition_index))
     topics += [_hidden(name, numbers) for name, numbers in asked.items() if name in hidden]
     return DescribedGroup(group_id=group.group_id, topics=topics)
 

@@ -21,6 +21,7 @@ from fencepost.broker.metrics.pages import free_bytes
 from fencepost.broker.metrics.partitions import METRICS, LogCounts, count_logs, partition_text, topic_text
 from fencepost.broker.metrics.quotas import quota_text
 from fencepost.broker.metrics.server import Page
+from fencepost.broker.metrics.share import share_metrics, share_text
 from fencepost.broker.metrics.transactions import transaction_metrics
 from fencepost.broker.ports import Broker
 from fencepost.coordinator.group.admin import Counted
@@ -51,6 +52,7 @@ class BrokerCollector(Collector):
             self._requests(),
             transaction_metrics(self._node, self.logs.producer_ids),
             group_metrics(self._node, self.groups),
+            share_metrics(self._node),
             self._disk_and_loop(),
             self._cleaner(),
             self._node.place.metrics(self.logs.rows),
@@ -255,7 +257,8 @@ def renderer(
         topics = {topic.name: topic.partitions for topic in node.metadata.image.topics_by_name.values()}
         pieces += await topic_text({**node.metrics.topics, "": node.metrics.no_topic}, topics)
         pieces += await partition_text(logs, upkeep)
-        for part in (position_text(node, config.metrics_group_offsets_max), quota_text(node)):
+        most = config.metrics_group_offsets_max
+        for part in (position_text(node, most), share_text(node, most), quota_text(node)):
             with upkeep.guard(METRICS):
                 pieces += await part
         return HTTPStatus.OK, CONTENT_TYPE_LATEST, b"".join(pieces)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import trio
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from fencepost.broker.metrics.tables import STEP, Family, labels, table_text
 from fencepost.broker.ports import Broker
@@ -63,6 +63,11 @@ def group_metrics(node: Broker, counts: Counter[Counted]) -> Iterator[Metric]:
     yield GaugeMetricFamily(f"{BEAN}_numoffsets", "Committed offsets", value=groups.admin.offset_count)
     for state in CLASSIC_STATES:
         yield GaugeMetricFamily(f"{BEAN}_numgroups{state.lower()}", f"Groups that are {state}", value=states[state])
+    for name, text, value in (
+        ("dead_letters", "Records of share groups that were appended to dead-letter topics", node.metrics.dead_letters),
+        ("dead_letters_failed", "Records that were archived without one", node.metrics.dead_letters_failed),
+    ):
+        yield CounterMetricFamily(f"fencepost_share_{name}", text, value=value)
     tallies = groups.tallies
     for name, text, value in (
         ("offset_commit", "Offsets committed, including those in transactions", tallies.committed_offsets),

@@ -44,6 +44,10 @@ TOPIC_FAMILIES = tuple(
         ("totalfetchrequests", "Partitions read by Fetch requests"),
         ("failedproducerequests", "Partitions whose batch was rejected"),
         ("failedfetchrequests", "Partitions whose fetch failed"),
+        ("totalsharefetchrequests", "ShareFetch requests that read the topic"),
+        ("failedsharefetchrequests", "Those in which a partition failed"),
+        ("totalshareacknowledgementrequests", "Requests that acknowledge records of the topic for a share group"),
+        ("failedshareacknowledgementrequests", "Those in which a partition's acknowledgements were refused"),
     )
 )
 METRICS = "metrics"
@@ -119,6 +123,10 @@ def _topic_row(item: tuple[str, TopicCounters]) -> tuple[str, tuple[int, ...]]:
         counters.fetch_requests,
         counters.failed_produce_requests,
         counters.failed_fetch_requests,
+        counters.share_fetch_requests,
+        counters.failed_share_fetch_requests,
+        counters.share_acknowledgements,
+        counters.failed_share_acknowledgements,
     )
 
 

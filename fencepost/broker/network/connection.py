@@ -116,7 +116,7 @@ class Connection:
                 self._socket.close() if self._tls is None else self._tls.close(self._socket)
                 self._frames.close()
                 self._responses.close()
-                for closed in self.session.closed.values():
+                for closed in tuple(self.session.closed.values()):
                     closed()
 
     def cancel(self, why: str) -> None:

@@ -74,28 +74,27 @@ class Dispatch:
         self._wrap = wrap
         found = (module.name for module in pkgutil.iter_modules(handlers.__path__) if module.name.startswith("api"))
         names = set(found)
-        self._modules = {key: api.module_name for key, api in API_BY_KEY.items() if api.module_name in names}
-        self._apis = {key: api.with_unstable() if unstable else api for key, api in API_BY_KEY.items()}
+        apis = {key: api.with_unstable() if unstable else api for key, api in API_BY_KEY.items()}
+        self._apis = {key: api for key, api in apis.items() if api.module_name in names and api.serves(api.served[0])}
         self._routes: dict[tuple[int, int], Route] = {}
 
     @property
     def served(self) -> list[Api]:
         """The APIs that ApiVersions names, by key: those that have a handler, except Envelope, as in Kafka."""
-        return [self._apis[key] for key in sorted(self._modules) if key != ApiKey.ENVELOPE]
+        return [self._apis[key] for key in sorted(self._apis) if key != ApiKey.ENVELOPE]
 
     def route(self, api_key: int, version: int) -> Route:
         """The route of one request. Raises UnservedRequest, which names the API and the version."""
         return self._routes.get((api_key, version)) or self._load(api_key, version)
 
     def _load(self, api_key: int, version: int) -> Route:
-        name = self._modules.get(api_key)
-        if name is None:
+        api = self._apis.get(api_key)
+        if api is None:
             raise UnservedRequest(f"API key {api_key} is not served")
-        api = self._apis[api_key]
         if not api.serves(version):
             lowest, highest = api.served
             raise UnservedRequest(f"{api.name} version {version} is not served ({lowest} to {highest} are)")
-        module = importlib.import_module(f"{handlers.__name__}.{name}")
+        module = importlib.import_module(f"{handlers.__name__}.{api.module_name}")
         route = self._routes[api_key, version] = Route(
             api,
             version,

@@ -244,6 +244,7 @@ RIGHTS: dict[ApiKey, tuple[Right, ...]] = {
     ),
     ApiKey.SHARE_FETCH: (_GROUP_READ, _right(Op.READ, Kind.TOPIC, "topics", Effect.ENTRY)),
     ApiKey.SHARE_ACKNOWLEDGE: (_GROUP_READ, _right(Op.READ, Kind.TOPIC, "topics", Effect.ENTRY)),
+    ApiKey.TXN_SHARE_ACKNOWLEDGE: (_ID_WRITE, _GROUP_READ, _right(Op.READ, Kind.TOPIC, "topics", Effect.ENTRY)),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: (_cluster(Op.CLUSTER_ACTION),),
     ApiKey.READ_SHARE_GROUP_STATE: (_cluster(Op.CLUSTER_ACTION),),
     ApiKey.WRITE_SHARE_GROUP_STATE: (_cluster(Op.CLUSTER_ACTION),),

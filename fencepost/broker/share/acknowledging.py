@@ -26,13 +26,7 @@ def acknowledge(
     window: Window, limits: Limits, change: Change, member_id: str, batches: Sequence[AckBatch], now_ms: int
 ) -> None:
     """SharePartition.acknowledge; raises Refused, with what came before rolled back."""
-    acknowledging = _Acknowledging(window, limits, change, member_id, now_ms)
-    try:
-        for batch in batches:
-            acknowledging.take(batch)
-    except Refused:
-        change.roll_back()
-        raise
+    Acknowledging(window, limits, change, member_id, now_ms).take_all(batches)
 
 
 def release(window: Window, limits: Limits, change: Change, member_id: str) -> None:
@@ -43,13 +37,13 @@ def release(window: Window, limits: Limits, change: Change, member_id: str) -> N
             if whole.state is not ACQUIRED or whole.member_id != member_id:
                 continue
             if not batch.first < window.start <= batch.last:
-                whole.begin_end(_released(batch.last, window), limits.delivery_count_limit, limits.dead_letters)
+                whole.begin_end(released(batch.last, window), limits.delivery_count_limit, limits.dead_letters)
                 change.ended(whole, batch.first, batch.last)
                 continue
         for offset, state in enumerate(window.split(batch), batch.first):
             if state.state is ACQUIRED and state.member_id == member_id:
                 state = batch.own(offset)
-                state.begin_end(_released(offset, window), limits.delivery_count_limit, limits.dead_letters)
+                state.begin_end(released(offset, window), limits.delivery_count_limit, limits.dead_letters)
                 change.ended(state, offset, offset)
 
 
@@ -76,19 +70,19 @@ def _expire(
     if state.state is not ACQUIRED:
         state.lock = EXPIRED  # a transition is being stored: if it is rolled back, the lock has ended
         return
-    state.end(_released(last, window), limits.delivery_count_limit, limits.dead_letters)
+    state.end(released(last, window), limits.delivery_count_limit, limits.dead_letters)
     state.commit()
     change.ended(state, first, last)
     if state.state is AVAILABLE:
         window.make_available(first)
 
 
-def _released(offset: int, window: Window) -> DeliveryState:
+def released(offset: int, window: Window) -> DeliveryState:
     """What a record that is given back becomes: below the start offset the log no longer has it."""
     return ARCHIVED if offset < window.start else AVAILABLE
 
 
-class _Acknowledging:
+class Acknowledging:
     """One member's acknowledgements under way."""
 
     def __init__(self, window: Window, limits: Limits, change: Change, member_id: str, now_ms: int) -> None:
@@ -97,6 +91,15 @@ class _Acknowledging:
         self._change = change
         self._member_id = member_id
         self._lock_until = now_ms + limits.lock_ms
+
+    def take_all(self, batches: Sequence[AckBatch]) -> None:
+        """Take all batches of a request, or raise Refused, with what came before rolled back."""
+        try:
+            for batch in batches:
+                self.take(batch)
+        except Refused:
+            self._change.roll_back()
+            raise
 
     def take(self, batch: AckBatch) -> None:
         """Take one batch of a request; what lies before the start offset is done whatever the member says."""
@@ -157,10 +160,15 @@ class _Acknowledging:
                 raise _invalid("Renewing acquisition locks is not enabled for the group.")
             self._window.lock(batch, state, self._lock_until)
             return
-        rejected = kind == AckType.REJECT and self._limits.dead_letters
-        wanted = ARCHIVING if rejected else _STATES[kind]
+        self._end(state, first, last, self._wanted(kind))
+
+    def _wanted(self, kind: int) -> DeliveryState:
+        """What a member's word makes of a record."""
+        return ARCHIVING if kind == AckType.REJECT and self._limits.dead_letters else _STATES[kind]
+
+    def _end(self, state: InFlightState, first: int, last: int, wanted: DeliveryState) -> None:
         state.begin_end(wanted, self._limits.delivery_count_limit, self._limits.dead_letters)
-        self._change.ended(state, first, last, DeadCause.REJECTED if rejected else DeadCause.LIMIT)
+        self._change.ended(state, first, last, DeadCause.REJECTED if wanted is ARCHIVING else DeadCause.LIMIT)
 
 
 def _invalid(message: str) -> Refused:

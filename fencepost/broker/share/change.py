@@ -1,6 +1,6 @@
 """A change of a share partition that has to be stored before it counts."""
 
-from fencepost.broker.share.in_flight import ARCHIVING, AVAILABLE, TERMINAL, InFlightState
+from fencepost.broker.share.in_flight import ARCHIVING, AVAILABLE, TERMINAL, AtCommit, InFlightState
 from fencepost.broker.share.values import DeadCause, DeadLetters
 from fencepost.broker.share.window import Window
 from fencepost.coordinator.share.values import DeliveryState, StateBatch, StateUpdate
@@ -15,6 +15,7 @@ class Change:
         self._state_epoch = state_epoch
         self._certain = certain
         self._ended: list[tuple[InFlightState, int, int, DeliveryState]] = []
+        self._pended: list[InFlightState] = []
         self._dead: list[DeadLetters] = []
         self.batches: list[StateBatch] = []
         """The new states, in offset order within what one batch of a request says; neighbours alike are one."""
@@ -55,6 +56,8 @@ class Change:
                 self._window.make_available(first)
             if wanted in TERMINAL and state.state not in TERMINAL:
                 self._window.complete -= self._window.in_window(first, last)
+        for state in self._pended:
+            state.unpend()
 
     def ended(self, state: InFlightState, first: int, last: int, cause: DeadCause = DeadCause.LIMIT) -> None:
         """Note that the delivery of records ended, in the state that they have now."""
@@ -65,6 +68,12 @@ class Change:
             self._add_dead(DeadLetters(first, last, state.deliveries, cause))
         if state.state in TERMINAL:
             self._window.complete += self._window.in_window(first, last)
+
+    def pended(self, state: InFlightState, first: int, last: int, at_commit: AtCommit) -> None:
+        """Have a transaction decide on records."""
+        state.pend(at_commit)
+        self._pended.append(state)
+        self.wrote(first, last, at_commit.state, state.deliveries)
 
     def wrote(self, first: int, last: int, state: DeliveryState, deliveries: int) -> None:
         """Note what is to be stored of a range."""

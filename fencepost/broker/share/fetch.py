@@ -11,7 +11,8 @@ from fencepost.broker.log.reading import readable_bytes
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.ports import Broker
 from fencepost.broker.purgatory import Watched
-from fencepost.broker.share.partitions import LedPartition, SharePartitions
+from fencepost.broker.share.led import LedPartition
+from fencepost.broker.share.partitions import SharePartitions
 from fencepost.broker.share.reading import read_for
 from fencepost.broker.share.sessions import MemberKey, TopicIdPartition
 from fencepost.broker.share.values import AcquireMode, Want
@@ -44,9 +45,13 @@ class ShareFetch:
         self._mode = AcquireMode(request.share_acquire_mode)
         self._isolation = node.share_settings(member.group_id).isolation_level
         self.answers: dict[TopicIdPartition, PartitionData] = {}
+        self._topics = {part: name.topic for part, name in names.items() if isinstance(name, TopicPartition)}
+        for topic in set(self._topics.values()):
+            node.metrics.topic(topic).share_fetch_requests += 1
         self._wanted: dict[TopicIdPartition, LedPartition] = {}
         self._missing: list[Missing] = []
         """What the last look found to be elsewhere."""
+        self._has_records = False
         wants_some = self._records_max > 0 and self._bytes_max > 0
         for part, name in names.items():
             found = name if isinstance(name, ErrorCode) else shares.begin(member.group_id, part, name)
@@ -56,7 +61,14 @@ class ShareFetch:
                 self._wanted[part] = found
 
     async def run(self) -> None:
-        """Acquire as soon as `min_bytes` may be read, a partition fails, or the time is over."""
+        """Acquire as soon as `min_bytes` may be read, a partition fails, or the time is over; count what failed."""
+        await self._run()
+        failed = {part for part, answer in self.answers.items() if answer.error_code}
+        for topic in {topic for part, topic in self._topics.items() if part in failed}:
+            if (counters := self._node.metrics.topics.get(topic)) is not None:  # it may be deleted by now
+                counters.failed_share_fetch_requests += 1
+
+    async def _run(self) -> None:
         deadline = trio.current_time() + self._wait_ms / 1000
         acquired = False
         while self._wanted and not acquired:
@@ -116,7 +128,14 @@ class ShareFetch:
         if log.log_start_offset > core.start_offset:
             core.log_start_moved(log.log_start_offset)
         offset = core.next_fetch_offset()
-        read = read_for(log, offset, max(bytes_max, 1), records_max + core.in_flight, self._isolation)
+        read = read_for(
+            log,
+            offset,
+            max(bytes_max, 1),
+            records_max + core.in_flight,
+            self._isolation,
+            at_least_one=not self._has_records,  # ReplicaManager.readFromLog: one batch too long in a response
+        )
         if read.error and read.error is not ErrorCode.OFFSET_OUT_OF_RANGE:
             self._refuse(part, read.error)
             return 0
@@ -131,6 +150,7 @@ class ShareFetch:
         counters = self._node.metrics.topic(led.tp.topic)
         records = read.records(acquired)
         counters.bytes_out += sum(map(len, records))
+        self._has_records = True
         self.answers[part] = PartitionData(
             partition_index=part.partition,
             records=records,
@@ -139,7 +159,9 @@ class ShareFetch:
                 for first, last, count in acquired
             ],
         )
-        return sum(one.last_offset - one.first_offset + 1 for one in acquired)
+        count = sum(one.last_offset - one.first_offset + 1 for one in acquired)
+        self._node.metrics.share_group(self._member.group_id).acquired += count
+        return count
 
     def _refuse(self, part: TopicIdPartition, error: ErrorCode) -> None:
         self.answers[part] = PartitionData(partition_index=part.partition, error_code=error, records=b"")

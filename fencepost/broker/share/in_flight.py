@@ -2,10 +2,11 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from fencepost.coordinator.share.values import DeliveryState
 
-AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = DeliveryState
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED, TX_PENDING = DeliveryState
 TERMINAL = frozenset({ACKNOWLEDGED, ARCHIVED})
 NO_LOCK = -1
 EXPIRED = -2
@@ -13,10 +14,17 @@ EXPIRED = -2
 _COMPACT = 64
 
 
+class AtCommit(NamedTuple):
+    """What becomes of a record if a transaction commits."""
+
+    producer_id: int
+    state: DeliveryState
+
+
 class InFlightState:
     """What has become of a record, or of all records of a batch (Kafka's InFlightState)."""
 
-    __slots__ = ("deliveries", "lock", "lost", "member_id", "state", "undo")
+    __slots__ = ("at_commit", "deliveries", "lock", "lost", "member_id", "state", "undo")
 
     def __init__(self, state: DeliveryState, deliveries: int, member_id: str = "", lock: int = NO_LOCK) -> None:
         self.state = state
@@ -27,10 +35,14 @@ class InFlightState:
         """Archived whatever was said of it: no transition is rolled back from then on."""
         self.undo: tuple[DeliveryState, str, int] | None = None
         """While a transition is being stored: state and member before it, and the limit of deliveries at its begin."""
+        self.at_commit: AtCommit | None = None
+        """Set while it is TX_PENDING."""
 
     def copy(self) -> "InFlightState":
         """The same for other records; a transition that is being stored does not bind them, nor its lock."""
-        return InFlightState(self.state, self.deliveries, self.member_id, self.lock if self.undo is None else NO_LOCK)
+        same = InFlightState(self.state, self.deliveries, self.member_id, self.lock if self.undo is None else NO_LOCK)
+        same.at_commit = self.at_commit
+        return same
 
     @property
     def available(self) -> bool:
@@ -60,6 +72,16 @@ class InFlightState:
         undo = (self.state, self.member_id, limit)
         self.end(state, limit, dead_letters)
         self.undo = undo
+
+    def pend(self, at_commit: AtCommit) -> None:
+        """A transaction decides what becomes of it; the lock has no effect from here on."""
+        self.state = TX_PENDING
+        self.at_commit = at_commit
+
+    def unpend(self) -> None:
+        """That a transaction decides was refused, in the same instant: the member holds it as before."""
+        self.state = ACQUIRED
+        self.at_commit = None
 
     def commit(self) -> None:
         """The end of its delivery is stored."""

@@ -1,11 +1,13 @@
 """A share partition as its leader sees it: pure decisions (Kafka 4.4's SharePartition)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from fencepost.broker.share.acknowledging import acknowledge, expire, release
 from fencepost.broker.share.acquiring import acquire
 from fencepost.broker.share.change import Change
-from fencepost.broker.share.in_flight import ARCHIVED, ARCHIVING, TERMINAL, InFlightBatch, InFlightState
+from fencepost.broker.share.describing import StateRange, ranges
+from fencepost.broker.share.in_flight import ARCHIVED, ARCHIVING, TERMINAL, TX_PENDING, InFlightBatch, InFlightState
+from fencepost.broker.share.in_transaction import acknowledge_in, resolve, restore_pending
 from fencepost.broker.share.values import AckBatch, Acquired, DeadCause, DeadLetters, Fetched, Limits, Want
 from fencepost.broker.share.window import Window
 from fencepost.coordinator.share.values import UNINITIALIZED, DeliveryState, StoredState
@@ -47,12 +49,15 @@ class SharePartition:
                 gap = expected
             expected = last + 1
             delivery_state = DeliveryState(number)
+            if delivery_state is TX_PENDING:
+                continue
             window.batches.put(InFlightBatch(first, last, InFlightState(delivery_state, deliveries)))
             if delivery_state in TERMINAL:
                 window.complete += last - first + 1
             elif delivery_state is ARCHIVING:
                 limited = deliveries >= self._limits().delivery_count_limit
                 dead.append(DeadLetters(first, last, deliveries, DeadCause.LIMIT if limited else DeadCause.REJECTED))
+        restore_pending(window, state.pending)
         if not window.batches:
             window.end = start
             return ()
@@ -88,6 +93,10 @@ class SharePartition:
         """How many records at or after the start offset are acknowledged or archived (KIP-1226)."""
         return self._window.complete
 
+    def ranges(self, now_ms: int) -> Iterator[StateRange]:
+        """What has become of the records in flight, in offset order."""
+        return ranges(self._window, now_ms)
+
     def next_fetch_offset(self) -> int:
         """Where to read the log for the next acquisition: at records that are available again, else behind the end."""
         return self._window.next_fetch_offset()
@@ -111,6 +120,21 @@ class SharePartition:
         """
         change = Change(self._window, self._state_epoch)
         acknowledge(self._window, self._limits(), change, member_id, batches, now_ms)
+        return change.close()
+
+    def acknowledge_in(self, member_id: str, batches: Sequence[AckBatch], producer_id: int) -> Change:
+        """Have a producer's transaction decide on records that a member holds, with types ACCEPT, REJECT and GAP.
+
+        Nothing to store if the transaction has them already. Raises Refused as `acknowledge`.
+        """
+        change = Change(self._window, self._state_epoch)
+        acknowledge_in(self._window, self._limits(), change, member_id, batches, producer_id)
+        return change.close()
+
+    def resolve(self, producer_id: int, commit: bool) -> Change:
+        """A transaction ended: what it acknowledged is done, or available again. Certain: the marker is durable."""
+        change = Change(self._window, self._state_epoch, certain=True)
+        resolve(self._window, self._limits(), change, producer_id, commit)
         return change.close()
 
     def release(self, member_id: str) -> Change:

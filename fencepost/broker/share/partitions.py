@@ -3,30 +3,35 @@
 ShareFetch, ShareAcknowledge, sessions that end, locks that end
     |                                  |
 SharePartition (pure) --Change--> a queue for each --SharePersister--> stored, then settled in the same order
+    ^                                                                                  |
+    +------ archived <------ DeadLetterWriter <------ records given up (KIP-1191) <----+
 """
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable
-from functools import lru_cache
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 import trio
 
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.reading import offset_for_timestamp
-from fencepost.broker.log.results import Watcher
 from fencepost.broker.ports import Broker
 from fencepost.broker.share.change import Change
-from fencepost.broker.share.partition import SharePartition
+from fencepost.broker.share.dead_letters import DeadLetterWriter
+from fencepost.broker.share.led import FENCED, LedPartition, Storing, client_error, limits_of
 from fencepost.broker.share.sessions import MemberKey, ShareSessions, TopicIdPartition
-from fencepost.broker.share.values import Limits
+from fencepost.broker.share.values import AckType, DeadLetters, Limits
+from fencepost.coordinator.metadata.image import SHARE_VERSION
+from fencepost.coordinator.ports import ProducerTag
 from fencepost.coordinator.runtime.timers import Timers
-from fencepost.coordinator.share.group_config import ShareGroupSettings
 from fencepost.coordinator.share.values import (
     UNINITIALIZED,
+    DeliveryState,
+    Outcome,
     ShareKey,
     SharePersister,
+    StateBatch,
     StateUpdate,
     StoredState,
 )
@@ -39,80 +44,6 @@ logger = logging.getLogger(__name__)
 MISSING_WAIT_MS = 30_000
 """How long a lookup by time waits for bytes that are not in this process."""
 
-_FENCED = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.FENCED_STATE_EPOCH,
-        ErrorCode.GROUP_ID_NOT_FOUND,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
-"""Errors after which a share partition is begun anew (Kafka's `fencedSharePartitionHandler`)."""
-
-
-def client_error(error: ErrorCode) -> ErrorCode:
-    """What a member is answered for an error of the share coordinator (Kafka's `fetchPersisterError`)."""
-    match error:
-        case ErrorCode.NOT_COORDINATOR | ErrorCode.COORDINATOR_NOT_AVAILABLE | ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        case ErrorCode.FENCED_LEADER_EPOCH | ErrorCode.FENCED_STATE_EPOCH:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        case ErrorCode.NONE | ErrorCode.GROUP_ID_NOT_FOUND | ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return error
-        case _:
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-@lru_cache(maxsize=1000)
-def limits_of(settings: ShareGroupSettings) -> Limits:
-    """The settings of a group that its share partitions obey."""
-    return Limits(
-        max_in_flight=settings.partition_max_record_locks,
-        delivery_count_limit=settings.delivery_count_limit,
-        lock_ms=settings.record_lock_duration_ms,
-        renew=settings.renew_acknowledge_enable,
-    )
-
-
-class Storing:
-    """A change that waits to be stored and settled."""
-
-    __slots__ = ("_done", "change", "error")
-
-    def __init__(self, change: Change) -> None:
-        self.change = change
-        self.error = NO_ERROR
-        self._done = trio.Event()
-
-    def finish(self, error: ErrorCode) -> None:
-        self.error = error
-        self._done.set()
-
-    async def wait(self) -> ErrorCode:
-        """NONE once it is stored, else the error for the member."""
-        await self._done.wait()
-        return self.error
-
-
-class LedPartition:
-    """A share partition of this broker, with those that wait for a change of it."""
-
-    def __init__(self, key: ShareKey, tp: TopicPartition, log: PartitionLog, limits: Callable[[], Limits]) -> None:
-        self.key, self.tp, self.log = key, tp, log
-        self.core = SharePartition(limits)
-        self.active = False
-        """Whether its state is known."""
-        self.error = NO_ERROR
-        """Why it is used no more."""
-        self.watchers: dict[Watcher, None] = {}
-        self.queue: list[Storing] = []
-        """Changes that are being stored, and those that wait for it."""
-
-    def wake(self) -> None:
-        """Have fetches that wait look again."""
-        for watcher in tuple(self.watchers):
-            watcher.wake()
-
 
 class SharePartitions:
     """All share partitions that this broker leads, and the sessions of their members. Keep `run` running."""
@@ -124,6 +55,7 @@ class SharePartitions:
         self._timers: Timers[ShareKey] = Timers()
         self._earlier_timer = trio.Event()
         self._nursery: trio.Nursery | None = None
+        self._dead_letters = DeadLetterWriter(node)
         self.sessions = ShareSessions(lambda: node.config.group_share_max_share_sessions, self.leave)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -131,7 +63,10 @@ class SharePartitions:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
-            await self._watch_locks()
+            try:
+                await self._watch_locks()
+            finally:
+                self._nursery = None
 
     # Finding
 
@@ -155,12 +90,21 @@ class SharePartitions:
         if log is None:
             return self._node.absence(tp)
         key = ShareKey(group_id, *part)
-        led = self._led[key] = LedPartition(key, tp, log, lambda: limits_of(self._node.share_settings(group_id)))
+        led = self._led[key] = LedPartition(key, tp, log, lambda: self._limits(group_id))
         self._start(self._load, led)
         return led
 
+    def _limits(self, group_id: str) -> Limits:
+        share_version = self._node.metadata.image.features.get(SHARE_VERSION, 0)
+        return limits_of(self._node.share_settings(group_id), share_version)
+
     def _start(self, task: Callable[[LedPartition], Awaitable[None]], led: LedPartition) -> None:
-        assert self._nursery is not None, "share partitions are used before `run`"
+        if (
+            self._nursery is None
+        ):  # the broker stops: connections that end release what they hold, and nothing is stored
+            self._drop(led, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._refuse(led)
+            return
         self._nursery.start_soon(self._guarded, task, led)
 
     async def _guarded(self, task: Callable[[LedPartition], Awaitable[None]], led: LedPartition) -> None:
@@ -174,8 +118,18 @@ class SharePartitions:
                 led.tp,
             )
             self._drop(led, ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._refuse(led)
+
+    def forget(self, key: ShareKey) -> None:
+        """The state of a share partition is replaced: the next fetch loads the new one.
+
+        The state epoch alone does not fence here: a group that was deleted and created again has the same ones.
+        """
+        if (led := self._led.get(key)) is not None:
+            self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _drop(self, led: LedPartition, error: ErrorCode) -> None:
+        """Use it no more. What is being stored is settled by its task; what waits for it is refused."""
         led.error = error
         if self._led.get(led.key) is led:
             del self._led[led.key]
@@ -206,8 +160,11 @@ class SharePartitions:
             if outcome.error:
                 self._drop(led, client_error(outcome.error))
                 return
-        led.core.restore(_within(led, state), first_offset)
+        dead = led.core.restore(_within(led, state), first_offset)
         led.active = True
+        for producer_id, commit in led.ended:
+            self._resolve(led, producer_id, commit)
+        self._give_up(led, dead)
         led.wake()
 
     async def _first_offset(self, led: LedPartition) -> int:
@@ -233,6 +190,7 @@ class SharePartitions:
     def store(self, led: LedPartition, change: Change) -> Storing:
         """Have a change stored and settled after those before it; nothing is stored for an empty one."""
         storing = Storing(change)
+        self._node.metrics.share_group(led.key.group_id).archived += _size(change, {DeliveryState.ARCHIVED})
         if not change:
             storing.finish(led.error)
             return storing
@@ -243,12 +201,13 @@ class SharePartitions:
 
     async def _store(self, led: LedPartition) -> None:
         """Store what is queued, all that came meanwhile at once, until the queue is empty."""
-        while led.queue:
+        while led.queue and not led.error:
             storing = led.queue[:]
             epoch = led.log.leader_epoch
             outcomes = await self._persister.write([(led.key, each.change.update(epoch)) for each in storing])
             for each, outcome in zip(storing, outcomes, strict=True):
-                each.change.settle(not outcome.error)
+                dead = each.change.settle(not outcome.error)
+                self._give_up(led, dead)
                 each.finish(client_error(outcome.error))
             del led.queue[: len(storing)]
             failed = next((outcome for outcome in outcomes if outcome.error), None)
@@ -260,10 +219,68 @@ class SharePartitions:
                     failed.error.name,
                     failed.message or "",
                 )
-                if client_error(failed.error) in _FENCED:
+                if client_error(failed.error) in FENCED:
                     self._drop(led, client_error(failed.error))
             self.changed(led)
+        self._refuse(led)
         self._drop_unused(led)
+
+    def _refuse(self, led: LedPartition) -> None:
+        """Answer those that wait for a share partition that is used no more."""
+        for each in led.queue:
+            each.finish(led.error)
+        led.queue.clear()
+
+    # Transactions
+
+    async def store_in(self, producer: ProducerTag, changes: Sequence[tuple[LedPartition, Change]]) -> list[ErrorCode]:
+        """Store what is to become of records if a transaction commits; an error for each.
+
+        No other task runs between the call and the append. What was refused is with its member as before; a share
+        partition of which it is not known is begun anew.
+        """
+
+        def settle(outcomes: Sequence[Outcome]) -> None:
+            for (led, change), outcome in zip(changes, outcomes, strict=True):
+                self._give_up(led, change.settle(not outcome.error))
+
+        updates = [(led.key, change.update(led.log.leader_epoch)) for led, change in changes]
+        outcomes = await self._node.share_states.write_in_transaction(producer, updates, settle)
+        for (led, _), outcome in zip(changes, outcomes, strict=True):
+            if client_error(outcome.error) not in (NO_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR):
+                self._drop(led, client_error(outcome.error))
+        return [outcome.error for outcome in outcomes]
+
+    def transaction_ended(self, key: ShareKey, producer_id: int, commit: bool) -> None:
+        """A transaction that acknowledged records of a share partition ended, and its marker there is durable."""
+        led = self._led.get(key)
+        if led is not None and led.active:
+            self._resolve(led, producer_id, commit)
+        elif led is not None:
+            led.ended.append((producer_id, commit))
+
+    def _resolve(self, led: LedPartition, producer_id: int, commit: bool) -> None:
+        self.store(led, led.core.resolve(producer_id, commit))
+        self.changed(led)
+
+    # Dead letters
+
+    def _give_up(self, led: LedPartition, dead: Sequence[DeadLetters]) -> None:
+        """Have records written to the dead-letter topic after those before them, then archived."""
+        led.dead += dead
+        if dead and len(led.dead) == len(dead):
+            self._start(self._write_dead, led)
+
+    async def _write_dead(self, led: LedPartition) -> None:
+        """SharePartition.initiateDLQAndArchive. If the share partition ends before, its next one writes them again."""
+        while led.dead and not led.error:
+            dead = led.dead[:]
+            await self._dead_letters.write(led.key.group_id, led.log, dead)
+            if led.error:
+                return
+            for each in dead:
+                self.store(led, led.core.archive(each))
+            del led.dead[: len(dead)]
 
     def changed(self, led: LedPartition) -> None:
         """Locks began or ended, or records are available again: fetches look again, and the timer is set."""
@@ -274,18 +291,44 @@ class SharePartitions:
             self._earlier_timer.set()
         led.wake()
 
+    # Counting
+
+    def count_acknowledged(self, group_id: str, types: Mapping[int, int]) -> None:
+        """Count records by the type of their acknowledgement, which is stored."""
+        metrics = self._node.metrics
+        counters = metrics.share_group(group_id)
+        counters.accepted += types.get(AckType.ACCEPT, 0)
+        counters.released += types.get(AckType.RELEASE, 0)
+        counters.rejected += types.get(AckType.REJECT, 0)
+        metrics.acknowledged.update(types)
+
+    def count_topics(self, acknowledged: Iterable[str], failed: Iterable[str]) -> None:
+        """Count the topics of a request, as Kafka's SharePartitionManager.acknowledge, that are not deleted by now."""
+        topics = self._node.metrics.topics
+        for topic in acknowledged:
+            if topic in topics:
+                topics[topic].share_acknowledgements += 1
+        for topic in failed:
+            if topic in topics:
+                topics[topic].failed_share_acknowledgements += 1
+
     # Ends of locks and sessions
 
     @property
     def now_ms(self) -> int:
-        """The clock of locks: it never goes back."""
-        return int(self._node.clock.monotonic() * 1000)
+        """The clock of locks: it never goes back.
+
+        Rounded to microseconds first: 4.061 s * 1000 is 4060.99..., and a timer of 4061 ms would stay due.
+        """
+        return round(self._node.clock.monotonic() * 1_000_000) // 1000
 
     async def _watch_locks(self) -> None:
         while True:
             for key in self._timers.due(self._node.clock.monotonic()):
                 if (led := self.find(key.group_id, TopicIdPartition(*key[1:]))) is not None:
-                    self.store(led, led.core.expire(self.now_ms))
+                    change = led.core.expire(self.now_ms)
+                    self._node.metrics.share_group(key.group_id).expired += _size(change)
+                    self.store(led, change)
                     self.changed(led)
             self._earlier_timer = trio.Event()
             deadline = self._timers.next_deadline()
@@ -297,15 +340,22 @@ class SharePartitions:
         """The session of a member has ended: release what it holds. Without members a share partition is not kept."""
         for part in parts:
             if (led := self.find(member.group_id, part)) is not None and led.active:
-                self.store(led, led.core.release(member.member_id))
+                change = led.core.release(member.member_id)
+                self._node.metrics.share_group(member.group_id).released += _size(change)
+                self.store(led, change)
                 self.changed(led)
         for led in self.led():
             self._drop_unused(led)
 
     def _drop_unused(self, led: LedPartition) -> None:
         """Forget a share partition whose group has no session here, once all of it is stored."""
-        if not led.queue and not self.sessions.of_group[led.key.group_id]:
+        if not led.queue and not led.dead and not self.sessions.of_group[led.key.group_id]:
             self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def _size(change: Change, states: Collection[int] = tuple(DeliveryState)) -> int:
+    """How many offsets a change brings into these states."""
+    return sum(one.last_offset - one.first_offset + 1 for one in change.batches if one.delivery_state in states)
 
 
 def _within(led: LedPartition, state: StoredState) -> StoredState:
@@ -321,9 +371,16 @@ def _within(led: LedPartition, state: StoredState) -> StoredState:
         end_offset,
         state.start_offset,
     )
-    batches = tuple(
-        batch._replace(last_offset=min(batch.last_offset, end_offset - 1))
-        for batch in state.batches
-        if batch.first_offset < end_offset
+
+    def cut(batch: StateBatch) -> StateBatch:
+        return batch._replace(last_offset=min(batch.last_offset, end_offset - 1))
+
+    return state._replace(
+        start_offset=min(state.start_offset, end_offset),
+        batches=tuple(cut(batch) for batch in state.batches if batch.first_offset < end_offset),
+        pending=tuple(
+            pending._replace(batch=cut(pending.batch))
+            for pending in state.pending
+            if pending.batch.first_offset < end_offset
+        ),
     )
-    return state._replace(start_offset=min(state.start_offset, end_offset), batches=batches)

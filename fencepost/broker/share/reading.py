@@ -31,14 +31,25 @@ class SharedRead(NamedTuple):
         return [piece for header, piece in self.pieces if header.last_offset >= first and header.base_offset <= last]
 
 
-def read_for(log: PartitionLog, offset: int, max_bytes: int, max_records: int, isolation: IsolationLevel) -> SharedRead:
-    """Whole batches from `offset` on, until they hold `max_records` offsets; the first one however long it is."""
+def read_for(
+    log: PartitionLog,
+    offset: int,
+    max_bytes: int,
+    max_records: int,
+    isolation: IsolationLevel,
+    *,
+    at_least_one: bool = True,
+) -> SharedRead:
+    """Whole batches from `offset` on, until they hold `max_records` offsets.
+
+    `at_least_one`: the first one may be longer than `max_bytes`.
+    """
     pieces: list[tuple[BatchHeader, memoryview]] = []
     aborted: list[tuple[int, int]] = []
     at, left = offset, max_bytes
     error, missing = NO_ERROR, None
     while left > 0 and at - offset < max_records:
-        result = read_batches(log, at, min(left, STEP_BYTES), isolation, at_least_one=not pieces)
+        result = read_batches(log, at, min(left, STEP_BYTES), isolation, at_least_one=at_least_one and not pieces)
         error, missing = result.error, result.missing
         if error or missing or not result.size_bytes:
             break

@@ -1,5 +1,6 @@
 """Acknowledgements of a request: which are valid, what becomes of the records, and the answer when that is stored."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -7,7 +8,8 @@ from fencepost.broker.brokers import Leader, other_leader
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_topics
-from fencepost.broker.share.partitions import SharePartitions, Storing
+from fencepost.broker.share.led import Storing
+from fencepost.broker.share.partitions import SharePartitions
 from fencepost.broker.share.sessions import MemberKey, TopicIdPartition
 from fencepost.broker.share.values import AckBatch, AckType, Refused
 from fencepost.protocol.admin_enums import AclOperation
@@ -92,6 +94,15 @@ def problem(batches: Sequence[Batch], may_renew: bool, is_renewal: bool) -> bool
     return False
 
 
+def counted_types(batches: Sequence[Batch]) -> Counter[int]:
+    """How many records each type is said of (Kafka's `ShareGroupMetrics.recordAcknowledgement`)."""
+    found = Counter[int]()
+    for batch in batches:
+        types, count = batch.acknowledge_types, batch.last_offset - batch.first_offset + 1
+        found.update({types[0]: count} if len(types) == 1 else types)
+    return found
+
+
 class Acknowledgements:
     """The acknowledgements of one request. They have taken effect when this exists; `answers` waits for the store."""
 
@@ -107,6 +118,9 @@ class Acknowledgements:
     ) -> None:
         self._answers: dict[TopicIdPartition, Answer] = {}
         self._storing: dict[TopicIdPartition, Storing] = {}
+        self._shares, self._group_id = shares, member.group_id
+        self._types: dict[TopicIdPartition, Counter[int]] = {}
+        self._topics = {part: name.topic for part in asked if isinstance(name := names[part], TopicPartition)}
         for part, batches in asked.items():
             name = names[part]
             if problem(batches, may_renew, is_renewal):
@@ -136,10 +150,16 @@ class Acknowledgements:
             self._answers[part] = Answer(refused.error, str(refused))
         else:
             self._storing[part] = shares.store(led, change)
+            self._types[part] = counted_types(batches)
         shares.changed(led)
 
     async def answers(self) -> dict[TopicIdPartition, Answer]:
         """The answer for each partition, once what it rests on is stored."""
         for part, storing in self._storing.items():
-            self._answers[part] = Answer(await storing.wait())
+            error = await storing.wait()
+            self._answers[part] = Answer(error)
+            if not error:
+                self._shares.count_acknowledged(self._group_id, self._types[part])
+        failed = {topic for part, topic in self._topics.items() if self._answers[part].error}
+        self._shares.count_topics(set(self._topics.values()), failed)
         return self._answers

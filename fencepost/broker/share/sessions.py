@@ -48,7 +48,8 @@ class Connection(Protocol):
 class ShareSession:
     """The partitions of one member on this broker, in the order in which they were added."""
 
-    def __init__(self, wanted: Iterable[TopicIdPartition]) -> None:
+    def __init__(self, wanted: Iterable[TopicIdPartition], connection: Connection) -> None:
+        self.connection = connection
         self.epoch = 1
         """The epoch that the next request must have."""
         self.partitions: dict[TopicIdPartition, bool] = dict.fromkeys(wanted, False)
@@ -91,7 +92,7 @@ class ShareSessions:
         self.end(member)
         if len(self._sessions) >= self._limit():
             raise ShareSessionError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
-        session = self._sessions[member] = ShareSession(wanted)
+        session = self._sessions[member] = ShareSession(wanted, connection)
         self.of_group[member.group_id] += 1
         connection.closed[member] = partial(self._close, member, session)
         return session
@@ -115,6 +116,7 @@ class ShareSessions:
         """Forget the session of a member."""
         session = self._sessions.pop(member, None)
         if session is not None:
+            session.connection.closed.pop(member, None)
             self.of_group[member.group_id] -= 1
             if not self.of_group[member.group_id]:
                 del self.of_group[member.group_id]

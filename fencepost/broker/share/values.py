@@ -80,10 +80,10 @@ class AckBatch(NamedTuple):
 
 
 class DeadCause(StrEnum):
-    """Why records go to the dead-letter topic (KIP-1191)."""
+    """Why records go to the dead-letter topic, as their header says it (Kafka's `ShareGroupDLQManager`)."""
 
-    LIMIT = "delivery count exceeded"
-    REJECTED = "rejected by a member"
+    LIMIT = "Offset delivery count exceeded the threshold."
+    REJECTED = "Offset rejected by client."
 
 
 class DeadLetters(NamedTuple):

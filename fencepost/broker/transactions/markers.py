@@ -12,11 +12,13 @@ from fencepost.broker.ports import Broker
 from fencepost.coordinator.ports import HowEnded, Marker
 from fencepost.protocol.batch_header import CorruptBatch
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.topics import GROUP_TOPIC, TopicPartition
+from fencepost.protocol.topics import GROUP_TOPIC, SHARE_STATE_TOPIC, TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.broker.log.results import Ticket
     from fencepost.broker.place import RemoteLog
+    from fencepost.coordinator.group.service import GroupService
+    from fencepost.coordinator.share.service import ShareStates
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +34,9 @@ class Markers:
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Append `marker` to each partition; return when all are durable and visible.
 
-        Markers on `__consumer_offsets` then let the group coordinator apply or drop the pending offsets (T8). If the
-        group coordinator could not load its log, the marker must wait: a log restored from a backup would lack it.
+        Markers on `__consumer_offsets` then let the group coordinator apply or drop the pending offsets (T8), those on
+        `__share_group_state` the share coordinator the acknowledgements. If the coordinator could not load its log, the
+        marker must wait: a log restored from a backup would lack it.
         """
         return await Appended(self._node, marker, partitions).settled()
 
@@ -70,6 +73,13 @@ class Markers:
         return HowEnded.NOT_ENDED if is_known else HowEnded.UNKNOWN
 
 
+def _concerned(node: Broker, topic: str) -> "GroupService | ShareStates | None":
+    """The coordinator that keeps parts of transactions pending in its log until they end; None for other topics."""
+    if topic == GROUP_TOPIC:
+        return node.groups
+    return node.share_states if topic == SHARE_STATE_TOPIC else None
+
+
 class Appended:
     """A marker that was appended to its partitions: the coordinator's `AppendedMarkers`."""
 
@@ -98,11 +108,14 @@ class Appended:
             self._tickets[tp] = log.append(marker, now_ms)
             self._remote.append(tp)
             return ErrorCode.NONE
-        if tp.topic == GROUP_TOPIC and not node.groups.takes_markers(tp.partition):
+        concerned = _concerned(node, tp.topic)
+        if concerned is not None and not concerned.runtime.takes_markers(tp.partition):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         ticket = log.append_marker(*marker, now_ms)
         if not ticket.error:
             self._tickets[tp] = ticket
+            if tp.topic == SHARE_STATE_TOPIC and not log.commits_remotely:
+                node.share_states.marker_appended(tp.partition, marker.producer_id, marker.commit)
             if not self.in_one_commit:
                 node.flusher.schedule(log)
         else:
@@ -131,8 +144,9 @@ class Appended:
                 results[tp] = ticket.error if ticket.is_settled else self._loss(ticket)
             if results[tp]:
                 logger.warning("marker lost partition=%s code=%s", tp, results[tp].name)
-            elif tp.topic == GROUP_TOPIC and not ticket.log.commits_remotely:  # else the log informs the coordinator
-                node.groups.complete_transaction(tp.partition, self._marker.producer_id, self._marker.commit)
+            elif not ticket.log.commits_remotely and (concerned := _concerned(node, tp.topic)) is not None:
+                # A log that commits remotely informs the coordinator itself.
+                concerned.complete_transaction(tp.partition, self._marker.producer_id, self._marker.commit)
         return results
 
     def _loss(self, ticket: "Ticket") -> ErrorCode:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fencepost.client.admin import Admin
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling", "Dead")
-TYPES = ("classic", "consumer")
+TYPES = ("classic", "consumer", "share")
 
 
 @click.group()

@@ -52,7 +52,7 @@ def reset(
       fencepost group reset billing --all --by-duration 2h
       fencepost group reset billing --all --to-datetime 2026-11-21T06:00:00+01:00
     """
-    kind, value = _one_way(how)
+    kind, value = one_way(how)
     if everywhere == bool(places):
         raise click.UsageError("name topics or partitions, or use --all")
 
@@ -91,7 +91,7 @@ def reset(
     click.echo(f"{done} group {group_id!r} {continues} there, on {counted(len(found), 'partition')}.", err=True)
 
 
-def _one_way(how: dict[str, Any]) -> tuple[str, int]:
+def one_way(how: dict[str, Any]) -> tuple[str, int]:
     """The chosen option, with its number."""
     given = [(name, int(value)) for name, value in how.items() if value is not None and value is not False]
     if len(given) != 1:

@@ -29,6 +29,7 @@ from fencepost.client.admin.security_types import (
     ScramMechanism,
     ScramUpsertion,
 )
+from fencepost.client.admin.share_types import RecordRange, RecordStates, ShareGroupOffset
 from fencepost.client.admin.types import (
     ConfigEntry,
     ConfigResource,
@@ -102,11 +103,14 @@ __all__ = [
     "QuotaEntity",
     "QuotaName",
     "Reassignment",
+    "RecordRange",
+    "RecordStates",
     "ReplicaSize",
     "ScramCredential",
     "ScramDeletion",
     "ScramMechanism",
     "ScramUpsertion",
+    "ShareGroupOffset",
     "TopicDescription",
     "TransactionDescription",
     "TransactionHistory",

@@ -16,6 +16,7 @@ from fencepost.client.admin.plan_types import Applied, ClusterPlan
 from fencepost.client.admin.replicas import ReplicaAdmin
 from fencepost.client.admin.requests import listed
 from fencepost.client.admin.security import SecurityAdmin
+from fencepost.client.admin.share_groups import ShareGroupAdmin
 from fencepost.client.admin.topics import TopicAdmin
 from fencepost.client.admin.transactions import TransactionAdmin
 from fencepost.client.admin.types import HangingTransaction, LastStableOffsetInfo
@@ -76,6 +77,11 @@ class Admin:
     list_group_offsets = delegate("_parts.groups", GroupAdmin.list_group_offsets)
     alter_group_offsets = delegate("_parts.groups", GroupAdmin.alter_group_offsets)
     delete_group_offsets = delegate("_parts.groups", GroupAdmin.delete_group_offsets)
+
+    describe_share_groups = delegate("_parts.share_groups", ShareGroupAdmin.describe_share_groups)
+    list_share_group_offsets = delegate("_parts.share_groups", ShareGroupAdmin.list_share_group_offsets)
+    alter_share_group_offsets = delegate("_parts.share_groups", ShareGroupAdmin.alter_share_group_offsets)
+    delete_share_group_offsets = delegate("_parts.share_groups", ShareGroupAdmin.delete_share_group_offsets)
 
     list_transactions = delegate("_parts.transactions", TransactionAdmin.list_transactions)
     describe_transactions = delegate("_parts.transactions", TransactionAdmin.describe_transactions)

@@ -8,6 +8,7 @@ from fencepost.client.admin.plans import PlanAdmin
 from fencepost.client.admin.replicas import ReplicaAdmin
 from fencepost.client.admin.requests import AdminRequests
 from fencepost.client.admin.security import SecurityAdmin
+from fencepost.client.admin.share_groups import ShareGroupAdmin
 from fencepost.client.admin.topics import TopicAdmin
 from fencepost.client.admin.transactions import TransactionAdmin
 from fencepost.client.network.cluster import Cluster
@@ -24,6 +25,7 @@ class AdminParts:
         self.offsets = OffsetAdmin(rpc)
         self.configs = ConfigAdmin(rpc)
         self.groups = GroupAdmin(rpc)
+        self.share_groups = ShareGroupAdmin(rpc)
         self.transactions = TransactionAdmin(rpc)
         self.brokers = ClusterAdmin(rpc)
         self.replicas = ReplicaAdmin(rpc)

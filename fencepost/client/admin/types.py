@@ -103,8 +103,8 @@ class GroupListing(NamedTuple):
 class GroupMember(NamedTuple):
     """One member of a group and the partitions it reads.
 
-    Only groups of the consumer protocol have `target` (the partitions that the member will get), `epoch` and
-    `subscribed`.
+    Only groups of the consumer protocol have `target` (the partitions that the member will get). They and share groups
+    have `epoch` and `subscribed`.
     """
 
     member_id: str
@@ -118,7 +118,7 @@ class GroupMember(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """One group with its members. `type` is "classic" or "consumer"; classic groups have no epochs (-1)."""
+    """One group with its members. `type` is "classic", "consumer" or "share"; classic groups have no epochs (-1)."""
 
     group_id: str
     state: str
@@ -155,6 +155,24 @@ def consumer_group_description(group: Any) -> GroupDescription:
         group.group_epoch,
         group.assignment_epoch,
     )
+
+
+def share_group_description(group: Any) -> GroupDescription:
+    """A share group, from ShareGroupDescribe; its members have no instance ids."""
+    members = tuple(
+        GroupMember(
+            member.member_id,
+            None,
+            member.client_id,
+            member.client_host,
+            _partitions_of(member.assignment),
+            epoch=member.member_epoch,
+            subscribed=tuple(member.subscribed_topic_names),
+        )
+        for member in group.members
+    )
+    epochs = group.group_epoch, group.assignment_epoch
+    return GroupDescription(group.group_id, group.group_state, "share", group.assignor_name, members, "share", *epochs)
 
 
 def _partitions_of(assignment: Any) -> tuple[TopicPartition, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Generic, NamedTuple, cast, overload
 
-from fencepost.client.config import ConsumerConfig
+from fencepost.client.config import ConsumerConfig, QueueConfig
 from fencepost.client.consumer.read_errors import DeserializationError
 from fencepost.client.key_value import K, V
 from fencepost.client.serializers import SerializationError
@@ -38,7 +38,9 @@ def as_consumed(prefix: tuple[str, int], record: Record) -> "ConsumerRecord[Any,
     return made
 
 
-def deserialized(partition: TopicPartition, record: Record, config: ConsumerConfig) -> "ConsumerRecord[Any, Any]":
+def deserialized(
+    partition: TopicPartition, record: Record, config: ConsumerConfig | QueueConfig
+) -> "ConsumerRecord[Any, Any]":
     """The record for the program, with key and value deserialized.
 
     Raises DeserializationError; its cause is the deserializer's error.

@@ -4,7 +4,7 @@
 |---------------|-----------------------------------------------------------------------------|---------------------|
 | DONE          | continues                                                                   |                     |
 | AGAIN         | retries after a pause, until the deadline                                   | RetriableError [1]  |
-| MOVED         | finds the coordinator (the leader, for Produce) first, then as AGAIN        | RetriableError [1]  |
+| MOVED         | finds the coordinator, or the leader [4], first; then as AGAIN              | RetriableError [1]  |
 | ABORT         | the transaction can only be aborted; the producer stays usable              | AbortableError [3]  |
 | LOST_IDENTITY | as ABORT; the cluster has forgotten the producer id: a new epoch afterwards | AbortableError      |
 | NOT_OPEN      | no such transaction is open: ending it shows why (KIP-588)                  | AbortableError      |
@@ -16,6 +16,7 @@
 [1] Only when the deadline ends; inside a transaction it is then an AbortableError.
 [2] FencedError where ending it finds a newer producer.
 [3] RecordRejectedError where Produce rejects the records themselves: the next transaction would fail, too.
+[4] For Produce, and for TxnShareAcknowledge, which no Kafka has.
 
 The table follows Kafka's TransactionManager and Sender; the test names each difference and its reason.
 """
@@ -49,6 +50,7 @@ APIS: Final = (
     "AddPartitionsToTxn",
     "AddOffsetsToTxn",
     "TxnOffsetCommit",
+    "TxnShareAcknowledge",
     "Produce",
     "EndTxn",
 )
@@ -87,6 +89,20 @@ _STALE_MEMBER: Final = dict.fromkeys(
     ),
     Meaning.ABORT,
 )
+_LEADER_MOVED: Final = dict.fromkeys(
+    (
+        E.NOT_LEADER_OR_FOLLOWER,
+        E.LEADER_NOT_AVAILABLE,
+        E.FENCED_LEADER_EPOCH,
+        E.UNKNOWN_LEADER_EPOCH,
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+        E.UNKNOWN_TOPIC_ID,
+        E.INCONSISTENT_TOPIC_ID,
+        E.REPLICA_NOT_AVAILABLE,
+        E.KAFKA_STORAGE_ERROR,
+    ),
+    Meaning.MOVED,
+)
 _SPECIAL: Final[Mapping[str, Mapping[E, Meaning]]] = {
     "FindCoordinator": {E.COORDINATOR_NOT_AVAILABLE: Meaning.AGAIN, E.INVALID_REQUEST: Meaning.FATAL},
     # No transaction is open during InitProducerId, so a code that would abort one is final here.
@@ -107,23 +123,19 @@ _SPECIAL: Final[Mapping[str, Mapping[E, Meaning]]] = {
         E.OFFSET_METADATA_TOO_LARGE: Meaning.ABORT,
         E.INVALID_COMMIT_OFFSET_SIZE: Meaning.ABORT,
     },
+    # Fencepost's own. A new leader, or one that began anew, holds no locks: it answers INVALID_RECORD_STATE.
+    "TxnShareAcknowledge": {**_LEADER_MOVED, E.INVALID_RECORD_STATE: Meaning.ABORT},
     "Produce": {
         E.OUT_OF_ORDER_SEQUENCE_NUMBER: Meaning.LOST_IDENTITY,
         E.DUPLICATE_SEQUENCE_NUMBER: Meaning.DONE,
-        E.NOT_LEADER_OR_FOLLOWER: Meaning.MOVED,
-        E.LEADER_NOT_AVAILABLE: Meaning.MOVED,
-        E.FENCED_LEADER_EPOCH: Meaning.MOVED,
-        E.UNKNOWN_LEADER_EPOCH: Meaning.MOVED,
-        E.UNKNOWN_TOPIC_OR_PARTITION: Meaning.MOVED,
-        E.UNKNOWN_TOPIC_ID: Meaning.MOVED,
-        E.INCONSISTENT_TOPIC_ID: Meaning.MOVED,
-        E.REPLICA_NOT_AVAILABLE: Meaning.MOVED,
-        E.KAFKA_STORAGE_ERROR: Meaning.MOVED,
+        **_LEADER_MOVED,
     },
     # Only EndTxn decides whether a stale epoch means a newer producer.
     "EndTxn": {E.INVALID_PRODUCER_EPOCH: Meaning.FENCED},
 }
-_PARTITION_LEVEL: Final = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "Produce", "EndTxn"})
+_PARTITION_LEVEL: Final = frozenset(
+    {"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "TxnShareAcknowledge", "Produce", "EndTxn"}
+)
 
 
 def _meaning(api: str, code: E) -> Meaning:

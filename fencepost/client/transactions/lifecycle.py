@@ -3,7 +3,7 @@
 `core.txn_machine` decides the order of the steps and the meaning of each response.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 import anyio.lowlevel
@@ -58,8 +58,8 @@ class TransactionManager:
         self.transactional_id = transactional_id
         self._background = background
         timeout_ms = config.transaction_timeout_ms
-        self._link = TransactionLink(cluster, transactional_id, purpose, timeout_ms, two_phase=self.two_phase)
-        self._driver = TransactionDriver(cluster, self._link)
+        self.link = TransactionLink(cluster, transactional_id, purpose, timeout_ms, two_phase=self.two_phase)
+        self._driver = TransactionDriver(cluster, self.link)
         self._policy = self._driver.policy
         self._scope: anyio.CancelScope | None = None
         self._broken_by: KafkaError | None = None
@@ -188,9 +188,9 @@ class TransactionManager:
                 raise self._lost(result, "recovering for the next transaction")
             self._repair_sequences()
             self._raise_if_broken()
-        negotiated = self._link.negotiated_now()
+        negotiated = self.link.negotiated_now()
         if negotiated is None:
-            negotiated = await self._policy.run(self._link.negotiated, what="finding the transaction coordinator")
+            negotiated = await self._policy.run(self.link.negotiated, what="finding the transaction coordinator")
         else:
             await anyio.lowlevel.checkpoint_if_cancelled()
         if negotiated.tv2 and self._begin_delay.pause_s:
@@ -227,7 +227,7 @@ class TransactionManager:
                     if transaction.error is not None:  # these must not become part of the next transaction
                         raise transaction.error
                     with UnknownOutcome(self._driver):
-                        await self._link.add_partitions(self._driver.state.producer, some)
+                        await self.link.add_partitions(self._driver.state.producer, some)
 
                 await self._policy.run(attempt, what="adding partitions to the transaction")
                 transaction.pending.difference_update(some)
@@ -252,19 +252,25 @@ class TransactionManager:
     async def commit_offsets(
         self, transaction: OpenTransaction, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> None:
-        async def add() -> None:
-            with UnknownOutcome(self._driver):
-                await self._link.add_offsets(self._driver.state.producer, group.group_id)
+        link, group_id, tv2 = self.link, group.group_id, transaction.tv2
+        if not tv2 and group_id not in transaction.groups:
+            what = "adding offsets to the transaction"
+            await self.ask_in(transaction, lambda producer: link.add_offsets(producer, group_id), what)
+            transaction.groups.add(group_id)
+        what = "sending offsets to the transaction"
+        await self.ask_in(transaction, lambda producer: link.commit_offsets(producer, group, offsets, tv2=tv2), what)
 
-        async def commit() -> None:
+    async def ask_in(self, transaction: OpenTransaction, ask: Callable[[Producer], Awaitable[None]], what: str) -> None:
+        """Send a request of the transaction, with retries; after an error it cannot commit any more."""
+
+        async def attempt() -> None:
+            if transaction.error is not None:  # it must not become part of the next transaction
+                raise transaction.error
             with UnknownOutcome(self._driver):
-                await self._link.commit_offsets(self._driver.state.producer, group, offsets, tv2=transaction.tv2)
+                await ask(self._driver.state.producer)
 
         try:
-            if not transaction.tv2 and group.group_id not in transaction.groups:
-                await self._policy.run(add, what="adding offsets to the transaction")
-                transaction.groups.add(group.group_id)
-            await self._policy.run(commit, what="sending offsets to the transaction")
+            await self._policy.run(attempt, what=what)
         except KafkaError as error:
             transaction.fail(error)
             raise transaction.error or error from error
@@ -286,9 +292,10 @@ class TransactionManager:
     async def _send_all(self, transaction: OpenTransaction) -> None:
         """Accept no more records, and return when all are acknowledged. Raises the transaction's error."""
         transaction.ending = True
-        if transaction.offsets_under_way:
+        if transaction.requests_under_way:
             raise RuntimeError(
-                "another task is still sending offsets in this transaction: wait for it before the block ends"
+                "another task is still sending offsets or acknowledgements in this transaction: wait for it before the"
+                " block ends"
             )
         began = anyio.current_time()
         self.appender.accumulator.flush()

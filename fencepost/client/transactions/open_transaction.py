@@ -3,9 +3,11 @@
 from typing import NamedTuple
 
 from fencepost.client.consumer.committer import MOMENTS, Committer, PendingCommit
+from fencepost.client.core.held_records import HeldRecord
 from fencepost.client.errors import AbortableError, FatalError, KafkaError, RecordRejectedError
 from fencepost.client.producer.deliveries import Tracker
 from fencepost.client.transactions.requests import abortable
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 
@@ -43,11 +45,13 @@ class OpenTransaction:
         self.groups: set[str] = set()
         self.committers: list[Committer] = [] if committer is None else [committer]
         self.pending_commits: list[PendingCommit] = []
+        self.acknowledged: list[HeldRecord] = []
+        """Records of queues whose acknowledgements count once it commits."""
         self.error: KafkaError | None = None
         self.begun = next(MOMENTS)
         self.ending = False
         self.over = False
-        self.offsets_under_way = 0
+        self.requests_under_way = 0
         self.committed: bool | None = None
 
     def end(self, committed: bool | None) -> None:
@@ -60,6 +64,8 @@ class OpenTransaction:
             else:
                 pending_commit.drop()
         self.pending_commits.clear()
+        for record in self.acknowledged:
+            record.result = ErrorCode.NONE if committed else ErrorCode.TRANSACTION_ABORTABLE
 
     def check(self) -> None:
         """Raise the transaction's error, if it has one."""

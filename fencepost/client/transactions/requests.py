@@ -1,11 +1,12 @@
 """A transactional producer's requests to its coordinators, in the old protocol (TV1) and the new one (TV2, KIP-890)."""
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import anyio
 
+from fencepost.client.core.acknowledgements import AcknowledgeType
 from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.core.txn_errors import TABLE, Meaning
 from fencepost.client.core.txn_failures import raise_for
@@ -14,6 +15,8 @@ from fencepost.client.errors import AbortableError, ConnectionLostError, KafkaEr
 from fencepost.client.group.requests import by_topic
 from fencepost.client.network.cluster import GROUP, TRANSACTION, ByVersion, Cluster, Request
 from fencepost.client.network.connection import Connection
+from fencepost.client.queues.message import Message
+from fencepost.client.transactions.acknowledgements import RecordsInTransaction
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
@@ -258,6 +261,10 @@ class TransactionLink:
         missing = {partition: ErrorCode.UNKNOWN_SERVER_ERROR for partition in offsets if partition not in codes}
         place, code = _decisive_code({**codes, **missing}, "TxnOffsetCommit")
         raise_for(code, f"the offset of {place} for group {group.group_id!r}", "TxnOffsetCommit", node)
+
+    def acknowledging(self, messages: Iterable[Message[Any, Any]], kind: AcknowledgeType) -> RecordsInTransaction:
+        """The requests that acknowledge messages of one queue."""
+        return RecordsInTransaction(self._cluster, self._id, self._purpose, messages, kind)
 
     async def _send(self, kind: int, key: str, request: Request[R], **more: Any) -> tuple[R, int]:
         """The response, and the node that sent it; a coordinator that moved is forgotten."""

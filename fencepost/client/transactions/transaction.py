@@ -4,15 +4,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Generic
 
 from fencepost.client.consumer.consumer import Consumer, reader_of
+from fencepost.client.core.acknowledgements import AcknowledgeType
 from fencepost.client.core.group_types import CommittedOffset, GroupMetadata, offsets_to_commit
-from fencepost.client.errors import AbortableError, KafkaError
+from fencepost.client.errors import AbortableError, FatalError, KafkaError
 from fencepost.client.key_value import K, V
 from fencepost.client.producer.accumulator import Batch
 from fencepost.client.producer.appender import BATCH_LINGER_S
 from fencepost.client.producer.ready_batches import whole_batches
 from fencepost.client.producer.record_serializer import Headers
+from fencepost.client.queues.message import AcknowledgementError, Acknowledging, Message
+from fencepost.client.transactions.acknowledgements import API, NEEDS
 from fencepost.client.transactions.lifecycle import TransactionManager
 from fencepost.client.transactions.open_transaction import OpenTransaction, PreparedTransaction
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 
@@ -115,11 +119,52 @@ class Transaction(Generic[K, V]):
         """The same for a consumer of another library: the caller gives the member and its offsets."""
         self._state.check()
         offsets = offsets_to_commit(offsets)
-        self._state.offsets_under_way += 1
+        self._state.requests_under_way += 1
         try:
             await self._manager.commit_offsets(self._state, group, offsets)
         finally:
-            self._state.offsets_under_way -= 1
+            self._state.requests_under_way -= 1
+
+    async def accept(self, *messages: Message[Any, Any]) -> None:
+        """Make the acceptance of a queue's messages part of the transaction; the end of their blocks leaves them so.
+
+        They are processed once it commits. If it aborts, their records are available again at once, to any member.
+        Needs a broker of fencepost with `unstable.api.versions.enable`; others raise FatalError. Raises AbortableError
+        (INVALID_RECORD_STATE) if a message's lock has ended, RuntimeError if one is decided already.
+        """
+        await self._acknowledge(messages, AcknowledgeType.ACCEPT)
+
+    async def reject(self, *messages: Message[Any, Any]) -> None:
+        """Archive messages once the transaction commits, as `Message.reject`. Raises as `accept` does."""
+        await self._acknowledge(messages, AcknowledgeType.REJECT)
+
+    async def _acknowledge(self, messages: Iterable[Message[Any, Any]], kind: AcknowledgeType) -> None:
+        state = self._state
+        state.check()
+        by_queue: dict[Acknowledging, list[Message[Any, Any]]] = {}
+        for message in dict.fromkeys(messages):
+            message._check_undecided(kind)
+            by_queue.setdefault(message._queue, []).append(message)
+        what = "acknowledging messages in the transaction"
+        state.requests_under_way += 1
+        try:
+            if not state.tv2:
+                raise FatalError(NEEDS, code=ErrorCode.UNSUPPORTED_VERSION, api=API)
+            for queue, some in by_queue.items():
+                records = [message._record for message in some]
+                async with queue.giving(records, kind):
+                    await self._manager.ask_in(state, self._manager.link.acknowledging(some, kind).ask, what)
+                state.acknowledged += records
+                if state.over:  # another task has ended it meanwhile
+                    state.end(state.committed)
+        except BaseException as error:
+            state.fail(error if isinstance(error, KafkaError) else AbortableError(f"{what} did not end: {error!r}"))
+            if isinstance(error, AcknowledgementError):
+                assert state.error is not None
+                raise state.error from error
+            raise
+        finally:
+            state.requests_under_way -= 1
 
     async def prepare(self) -> PreparedTransaction:
         """Wait until all records are acknowledged; then only the outside decision ends the transaction (KIP-939).

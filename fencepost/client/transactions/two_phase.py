@@ -63,7 +63,7 @@ class TwoPhaseManager(TransactionManager):
     async def _initialise(self) -> None:
         try:
             current, ongoing = await self._policy.run(
-                self._link.take_over, what=f"taking over the transactional id {self.transactional_id!r}"
+                self.link.take_over, what=f"taking over the transactional id {self.transactional_id!r}"
             )
         except FatalError as error:
             self._break(error)

@@ -101,11 +101,6 @@ class GroupService:
     def refusal(self, group_id: str) -> ErrorCode:
         return self._shards.runtime.refusal(group_id)
 
-    def takes_markers(self, partition: int) -> bool:
-        """Whether a transaction's marker may be written there: not while the log cannot be read (T8)."""
-        shard = self._shards.runtime.at(partition)
-        return shard is None or shard.refusal in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-
     def complete_transaction(self, partition: int, producer_id: int, commit: bool) -> None:
         """A marker is durable on this partition of `__consumer_offsets`: apply or drop the transaction's offsets."""
         shard = self._shards.runtime.at(partition)

@@ -14,10 +14,9 @@ FIRST_PRODUCER_ID = 1
 METADATA_VERSION = "metadata.version"
 TRANSACTION_VERSION = "transaction.version"
 GROUP_VERSION = "group.version"
-SHARE_VERSION = "share.version"
 """1: groups of the consumer protocol (KIP-848)."""
 SHARE_VERSION = "share.version"
-"""1: share groups (KIP-932)."""
+"""1: share groups (KIP-932). 2: their dead-letter topics (KIP-1191)."""
 
 
 STORED_RESOURCES = frozenset(ConfigResourceType) - {ConfigResourceType.BROKER_LOGGER}

@@ -126,6 +126,11 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         shard = self.find(name)
         return ErrorCode.NONE if shard is None else shard.refusal
 
+    def takes_markers(self, partition: int) -> bool:
+        """Whether a transaction's marker may be written there: not while the log cannot be read (T8)."""
+        shard = self.at(partition)
+        return shard is None or shard.refusal in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
     def _first_use(self, partition: int) -> Shard[StateT, RecordT]:
         try:
             log = self._logs.log(partition)

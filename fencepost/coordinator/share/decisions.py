@@ -7,10 +7,11 @@ from typing import Never, TypeAlias, TypeVar
 
 from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.share.batches import combine
-from fencepost.coordinator.share.records import NOT_KNOWN, Removed, ShareRecord, Snapshot, Update
+from fencepost.coordinator.share.records import NOT_KNOWN, Pending, Removed, ShareRecord, Snapshot, Update
 from fencepost.coordinator.share.state import ShareShardState, ShareState
 from fencepost.coordinator.share.values import (
     UNINITIALIZED,
+    DeliveryState,
     InitialState,
     Outcome,
     ShareKey,
@@ -56,7 +57,8 @@ def initialize(
 ) -> Decided[Outcome]:
     """Begin a share partition, or begin it again (initializeState, maybeGetInitializeStateError).
 
-    Its leader epoch and batches are those of a new one; leaders that were fenced before stay fenced.
+    Its leader epoch and batches are those of a new one; leaders that were fenced before stay fenced. At a new state
+    epoch, what open transactions acknowledged is void: the tombstone says so, also where the log before it is pruned.
     """
     if key.partition < 0:
         return Decision(_invalid(_NEGATIVE_PARTITION))
@@ -78,7 +80,8 @@ def initialize(
         written_ms=now_ms,
         batches=(),
     )
-    return Decision(DONE, (begun,))
+    is_void = share is not None and share.state_epoch < wanted.state_epoch and state.pending.of(key)
+    return Decision(DONE, (Removed(key), begun) if is_void else (begun,))
 
 
 def read(
@@ -94,7 +97,14 @@ def read(
     refused = _read_problem(key, share, leader_epoch, partitions)
     if refused is not None or share is None:
         return Decision(StoredState(*(refused or _invalid(_READ_UNINITIALIZED))))
-    stored = StoredState(state_epoch=share.state_epoch, start_offset=share.start_offset, batches=share.batches)
+    pending = state.pending.of(key)
+    undecided = [each.batch._replace(delivery_state=DeliveryState.TX_PENDING) for each in pending]
+    stored = StoredState(
+        state_epoch=share.state_epoch,
+        start_offset=share.start_offset,
+        batches=combine((*share.batches, *undecided), share.start_offset) if pending else share.batches,
+        pending=pending,
+    )
     if share.newest_leader_epoch == leader_epoch:
         return Decision(stored)
     unchanged = StateUpdate(share.state_epoch, leader_epoch, share.start_offset, share.delivery_complete_count, ())
@@ -128,6 +138,23 @@ def write(
     if refused is not None or share is None:
         return Decision(refused or _invalid(_WRITE_UNINITIALIZED))
     return Decision(DONE, (_changed(key, share, update, share.leader_epoch, updates_per_snapshot, now_ms),))
+
+
+def write_in_transaction(
+    state: ShareShardState, key: ShareKey, update: StateUpdate, partitions: int | None, producer_id: int
+) -> Decided[Outcome]:
+    """Store what becomes of records if a transaction commits; its marker decides.
+
+    All else of the state stays as it is: start offset, leader epoch and delivery complete count of `update` are not
+    stored.
+    """
+    share = state.shares.get(key)
+    refused = _write_problem(key, share, update, partitions)
+    if refused is not None or share is None:
+        return Decision(refused or _invalid(_WRITE_UNINITIALIZED))
+    batches = tuple(update.batches)
+    changed = Update(key, share.snapshot_epoch, update.leader_epoch, UNINITIALIZED, NOT_KNOWN, batches)
+    return Decision(DONE, (Pending(producer_id, changed),))
 
 
 def _write_problem(

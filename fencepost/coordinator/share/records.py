@@ -43,7 +43,18 @@ class Removed(NamedTuple):
     key: ShareKey
 
 
-ShareRecord: TypeAlias = Snapshot | Update | Removed
+class Pending(NamedTuple):
+    """An update that counts when the transaction of `producer_id` commits; in a transactional batch."""
+
+    producer_id: int
+    update: Update
+
+    @property
+    def key(self) -> ShareKey:
+        return self.update.key
+
+
+ShareRecord: TypeAlias = Snapshot | Update | Removed | Pending
 
 
 class SharePartition(MessageValue, versions=(0, 0)):
@@ -91,6 +102,8 @@ class UnreadableRecord(Exception):
 
 def encode(record: ShareRecord) -> KeyValue:
     """The key and value of a record (ShareCoordinatorRecordHelpers); a value of None is a tombstone."""
+    if isinstance(record, Pending):
+        return encode(record.update)
     group_id, topic_id, partition = record.key
     name = SharePartition.encode(SharePartition(group_id=group_id, topic_id=topic_id, partition=partition), 0)
     if isinstance(record, Removed):

@@ -9,7 +9,15 @@ import trio
 
 from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.metadata.commands import CreatedTopic, NewTopic
-from fencepost.coordinator.ports import Clock, CoordinatorLogs, LogWriteFailed, Ticket, TopicView, coordinator_error
+from fencepost.coordinator.ports import (
+    Clock,
+    CoordinatorLogs,
+    LogWriteFailed,
+    ProducerTag,
+    Ticket,
+    TopicView,
+    coordinator_error,
+)
 from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
 from fencepost.coordinator.runtime.shard import Shard
 from fencepost.coordinator.share import decisions
@@ -66,6 +74,13 @@ class ShareStates:
         self._topics = topics
         self._clock = clock
         self._is_started = self._forgets_deleted = False
+        self._decided: dict[tuple[int, int], list[ShareKey]] = {}
+        """By partition and producer id: what transactions acknowledged whose markers are not durable yet."""
+        self.ended: Callable[[ShareKey, int, bool], None] = lambda key, producer_id, commit: None
+        """Called for each share partition of which a transaction that ended (producer id, whether it committed)
+        acknowledged records."""
+        self.replaced: Callable[[ShareKey], None] = lambda key: None
+        """Called when a share partition is begun anew or deleted: what its leader knows counts no more."""
 
     # Start and run
 
@@ -131,7 +146,7 @@ class ShareStates:
         def decide(key: ShareKey, wanted: InitialState, state: ShareShardState, now_ms: int) -> Decided[Outcome]:
             if key not in state.shares and len(self) >= most:
                 return Decision(Outcome(ErrorCode.POLICY_VIOLATION, f"This broker keeps {most} share partitions."))
-            return decisions.initialize(state, key, wanted, self._partitions(key), now_ms)
+            return self._replacing(key, decisions.initialize(state, key, wanted, self._partitions(key), now_ms))
 
         return await self._run_all(states, decide, Outcome)
 
@@ -158,6 +173,42 @@ class ShareStates:
 
         return await self._run(updates, decide, Outcome)
 
+    async def write_in_transaction(
+        self,
+        producer: ProducerTag,
+        updates: Sequence[tuple[ShareKey, StateUpdate]],
+        appended: Callable[[Sequence[Outcome]], None],
+    ) -> list[Outcome]:
+        """Store what becomes of records if the producer's transaction commits, which has the partitions already.
+
+        `appended` is called with what was refused before another task runs.
+        """
+
+        def decide(key: ShareKey, update: StateUpdate, state: ShareShardState, now_ms: int) -> Decided[Outcome]:
+            return decisions.write_in_transaction(state, key, update, self._partitions(key), producer.producer_id)
+
+        return await self._run(updates, decide, Outcome, producer, appended)
+
+    def marker_appended(self, partition: int, producer_id: int, commit: bool) -> None:
+        """A marker was appended to this partition of `__share_group_state`: apply it, as each record at its append.
+
+        A snapshot that comes next, before the marker is durable, has what the transaction said: it is behind the marker
+        also for a replay.
+        """
+        shard = self.runtime.at(partition)
+        if shard is not None:
+            decided = self._decided.setdefault((partition, producer_id), [])
+            decided += shard.state.complete(producer_id, commit)  # of a marker that was written twice: nothing
+
+    def complete_transaction(self, partition: int, producer_id: int, commit: bool) -> None:
+        """The marker is durable: the leaders may let go of what the transaction acknowledged."""
+        for key in self._decided.pop((partition, producer_id), ()):
+            self.ended(key, producer_id, commit)
+
+    def partition_of(self, key: ShareKey) -> int:
+        """The partition of `__share_group_state` that has the state of a share partition."""
+        return self.runtime.partition_for(key_text(key))
+
     async def summaries(self, keys: Mapping[ShareKey, int]) -> dict[ShareKey, StateSummary]:
         """The summary of each; the values are leader epochs, and any will do."""
 
@@ -170,9 +221,14 @@ class ShareStates:
         """Forget share partitions; one that is not there is no error."""
 
         def decide(key: ShareKey, nothing: None, state: ShareShardState, now_ms: int) -> Decided[Outcome]:
-            return decisions.delete(state, key, self._partitions(key))
+            return self._replacing(key, decisions.delete(state, key, self._partitions(key)))
 
         return await self._run_all(dict.fromkeys(keys), decide, Outcome)
+
+    def _replacing(self, key: ShareKey, decided: Decided[Outcome]) -> Decided[Outcome]:
+        if decided.log:
+            self.replaced(key)
+        return decided
 
     def _partitions(self, key: ShareKey) -> int | None:
         topic = self._topics.image.topics_by_id.get(key.topic_id)
@@ -184,34 +240,42 @@ class ShareStates:
         return dict(zip(asked, await self._run(list(asked.items()), decide, failed), strict=True))
 
     async def _run(
-        self, asked: Sequence[tuple[ShareKey, AskedT]], decide: Decide[AskedT, ReplyT], failed: Failed[ReplyT]
+        self,
+        asked: Sequence[tuple[ShareKey, AskedT]],
+        decide: Decide[AskedT, ReplyT],
+        failed: Failed[ReplyT],
+        producer: ProducerTag | None = None,
+        appended: Callable[[Sequence[ReplyT]], None] = lambda replies: None,
     ) -> list[ReplyT]:
         """Decide on each, in this order, then wait for one flush of them all; return their replies.
 
-        `failed` makes the reply of a share partition whose log refuses it.
+        `failed` makes the reply of a share partition whose log refuses it. With a `producer` all is part of its
+        transaction, and no other task runs before all is appended and `appended` was called with the replies so far.
         """
-        if (problem := await self.problem()) is not None:
-            return [failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, problem)] * len(asked)
         replies: list[ReplyT] = []
-        waiting: list[tuple[int, ShareShard, Decided[ReplyT], Ticket]] = []
+        if (problem := await self.problem()) is not None:
+            replies += [failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, problem)] * len(asked)
+            asked = ()
+        waiting: list[tuple[int, ShareShard, Sequence[ShareRecord], Ticket]] = []
         for number, (key, value) in enumerate(asked):
             shard = self.runtime.shard_of(key_text(key))
             try:
-                decision, ticket = shard.decide(partial(decide, key, value))
+                decision, ticket = shard.decide(partial(decide, key, value), producer)
             except LogWriteFailed as error:
                 replies.append(failed(coordinator_error(error.code), str(error)))
                 continue
             replies.append(decision.reply)
-            waiting.append((number, shard, decision, ticket))
+            waiting.append((number, shard, place(shard, decision.log, ticket), ticket))
             if decision.log:
                 ticket.request()
-            if number % KEYS_AT_ONCE == KEYS_AT_ONCE - 1:
+            if number % KEYS_AT_ONCE == KEYS_AT_ONCE - 1 and producer is None:
                 await trio.lowlevel.checkpoint()
-        for number, shard, decision, ticket in waiting:
+        appended(replies)
+        for number, shard, unplaced, ticket in waiting:
             if code := await shard.settled(ticket):
                 replies[number] = failed(coordinator_error(code), f"{SHARE_STATE_TOPIC}-{shard.partition}: {code.name}")
             else:
-                place(shard, decision.log, ticket)
+                place(shard, unplaced, ticket)
         return replies
 
     # Upkeep
@@ -246,7 +310,7 @@ class ShareStates:
             try:
                 for number, key in enumerate(decisions.cold(shard.state, self._clock.now_ms(), interval_ms), 1):
                     decision, ticket = shard.decide(partial(decisions.write_again, key=key))
-                    written.append((decision.log, ticket))
+                    written.append((place(shard, decision.log, ticket), ticket))
                     if number % KEYS_AT_ONCE == 0:
                         await trio.lowlevel.checkpoint()
                 await shard.log.newest.durable()
@@ -262,7 +326,13 @@ class ShareStates:
                 yield shard.partition, shard.state.redundant_to
 
 
-def place(shard: ShareShard, records: Sequence[ShareRecord], ticket: Ticket) -> None:
-    """Note where records are, once they are bound to their offsets. The shard may have been loaded again meanwhile."""
-    if records and ticket.end_offset is not None and not shard.refusal:
+def place(shard: ShareShard, records: Sequence[ShareRecord], ticket: Ticket) -> Sequence[ShareRecord]:
+    """Note where records are; return those of a log that binds its offsets late: place them again once durable.
+
+    Files have the offsets at once, and places are noted in the order of the log then: a marker may come next.
+    """
+    if records and ticket.end_offset is None:
+        return records
+    if records and ticket.end_offset is not None and not shard.refusal:  # it may have been loaded again meanwhile
         shard.state.place(records, ticket.end_offset - len(records))
+    return ()

@@ -1,11 +1,14 @@
 """The state that one partition of `__share_group_state` folds to (Kafka's ShareCoordinatorShard)."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import chain
 from typing import assert_never
 
 from fencepost.coordinator.ports import KeyValue, LogUnreadable, ReplayedBatch
 from fencepost.coordinator.share.batches import combine
+from fencepost.coordinator.share.pending import PendingAcks
 from fencepost.coordinator.share.records import (
+    Pending,
     Removed,
     ShareRecord,
     Snapshot,
@@ -14,7 +17,7 @@ from fencepost.coordinator.share.records import (
     decode,
     encode,
 )
-from fencepost.coordinator.share.values import UNINITIALIZED, ShareKey, StateBatch
+from fencepost.coordinator.share.values import UNINITIALIZED, DeliveryState, ShareKey, StateBatch
 
 UNCOMBINED_MAX = 64
 """This many new batches wait before they are combined with the others; more of them, if there are more others."""
@@ -92,7 +95,11 @@ class ShareState:
         self.delivery_complete_count = record.delivery_complete_count
         self.newest_leader_epoch = max(self.newest_leader_epoch, record.leader_epoch)
         self.updates += 1
-        self._new += record.batches
+        self.merge(record.batches)
+
+    def merge(self, batches: Iterable[StateBatch]) -> None:
+        """Add changed batches. The rest stays: what a transaction acknowledged says nothing of it."""
+        self._new += batches
         if len(self._new) > max(UNCOMBINED_MAX, len(self._combined)):
             self._combined = self.batches
 
@@ -102,6 +109,7 @@ class ShareShardState:
 
     def __init__(self) -> None:
         self.shares: dict[ShareKey, ShareState] = {}
+        self.pending = PendingAcks()
         self._newest = 0
         """Where the last snapshot or tombstone is."""
 
@@ -113,19 +121,39 @@ class ShareShardState:
         for offset, record in enumerate(records, base_offset):
             if isinstance(record, Update):
                 continue
+            if isinstance(record, Pending):
+                self.pending.place(record.producer_id, offset)
+                continue
             self._newest = max(self._newest, offset)
             if (share := self.shares.get(record.key)) is not None:
                 share.snapshot_offset = max(share.snapshot_offset or 0, offset)
+
+    def complete(self, producer_id: int, commit: bool) -> Collection[ShareKey]:
+        """A transaction of `producer_id` ended: what it acknowledged is done, or available again, delivered once more.
+
+        Returns the share partitions. Their snapshots do not have it: the log keeps its records until there is one that
+        has.
+        """
+        ended, since = self.pending.take(producer_id)
+        for key, batches in ended.items():
+            share = self.shares.get(key)
+            if share is None:
+                continue
+            available = (batch._replace(delivery_state=DeliveryState.AVAILABLE) for batch in batches)
+            share.merge(batches if commit else available)
+            if share.snapshot_offset is not None:
+                share.snapshot_offset = min(share.snapshot_offset, since)
+        return ended.keys()
 
     @property
     def redundant_to(self) -> int:
         """The records below this offset are not needed to restore the state (ShareCoordinatorOffsetsManager).
 
         It is the offset of the oldest snapshot of those that are the last of their share partition. If there is no
-        share partition, the last tombstone's.
+        share partition, the last tombstone's. Records of open transactions are needed too.
         """
-        offsets = [0 if share.snapshot_offset is None else share.snapshot_offset for share in self.shares.values()]
-        return min(offsets, default=self._newest)
+        offsets = (0 if share.snapshot_offset is None else share.snapshot_offset for share in self.shares.values())
+        return min(chain(offsets, self.pending.first_offsets), default=self._newest)
 
 
 class ShareRecords:
@@ -151,6 +179,9 @@ class ShareRecords:
                 state.shares[record.key] = share
             case Removed():
                 state.shares.pop(record.key, None)
+                state.pending.forget(record.key)
+            case Pending():
+                state.pending.add(record.producer_id, record.key, record.update.batches)
             case _:
                 assert_never(record)
         return state
@@ -161,15 +192,20 @@ class ShareRecords:
 
     def replay(self, state: ShareShardState, batch: ReplayedBatch) -> int:
         """Fold one batch into `state`; return how many records were of unknown kinds. Raises LogUnreadable."""
+        if batch.marker_commits is not None:
+            state.complete(batch.producer_id, batch.marker_commits)
+            return 0
         unknown = 0
         for number, (key, value) in enumerate(batch.records):
             try:
-                record = decode(key, value)
+                record: ShareRecord | None = decode(key, value)
             except UnreadableRecord as error:
                 raise LogUnreadable(f"in the batch at offset {batch.base_offset}: {error}") from error
             if record is None:
                 unknown += 1
                 continue
+            if batch.transactional and isinstance(record, Update):
+                record = Pending(batch.producer_id, record)
             self.apply(state, record)
             state.place([record], batch.base_offset + number)
         return unknown

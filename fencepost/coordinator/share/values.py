@@ -20,6 +20,8 @@ class DeliveryState(IntEnum):
     ARCHIVING = 3
     """Between refused and written to the dead-letter topic (KIP-1191)."""
     ARCHIVED = 4
+    TX_PENDING = 5
+    """Never stored: what becomes of the record is in an open transaction (the number is that of KIP-1289's draft)."""
 
 
 class ShareKey(NamedTuple):
@@ -37,6 +39,13 @@ class StateBatch(NamedTuple):
     last_offset: int
     delivery_state: int
     delivery_count: int
+
+
+class PendingBatch(NamedTuple):
+    """What a producer's open transaction acknowledged: the state that it becomes if the transaction commits."""
+
+    producer_id: int
+    batch: StateBatch
 
 
 class Outcome(NamedTuple):
@@ -73,6 +82,8 @@ class StoredState(NamedTuple):
     state_epoch: int = 0
     start_offset: int = UNINITIALIZED
     batches: tuple[StateBatch, ...] = ()
+    pending: tuple[PendingBatch, ...] = ()
+    """What open transactions acknowledged; `batches` has it as TX_PENDING."""
 
 
 class StateSummary(NamedTuple):

@@ -1,10 +1,13 @@
 """DescribeShareGroupOffsets (90): the start offsets of share groups (KIP-932).
 
-v1 brings the lag (KIP-1226).
+v1 brings the lag (KIP-1226). Tag 1000 of the request and of each partition is fencepost's
+(docs/decisions/0016-tagged-fields.md); Kafka skips it.
 """
 
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import (
+    Bool,
+    Int8,
     Int16,
     Int32,
     Int64,
@@ -13,6 +16,7 @@ from fencepost.protocol.schema import (
     String,
     Uuid,
     Value,
+    field,
     since,
 )
 
@@ -31,6 +35,24 @@ class DescribeShareGroupOffsetsRequest(
     RequestValue["DescribeShareGroupOffsetsResponse"], api=ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
 ):
     groups: list[AskedGroup] = []
+    explain: Bool = field(tag=1000)
+
+
+class StateRange(Value):
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    state: Int8 = 0
+    delivery_count: Int16 = 0
+    member_id: String = ""
+    lock_ms: Int64 = -1
+    producer_id: Int64 = -1
+
+
+class RecordStates(Value):
+    start_offset: Int64 = 0
+    next_offset: Int64 = 0
+    complete: Bool = False
+    ranges: list[StateRange] = []
 
 
 class DescribedPartition(Value):
@@ -40,6 +62,7 @@ class DescribedPartition(Value):
     lag: Int64 = since(1, default=-1)
     error_code: Int16 = 0
     error_message: String | None = None
+    states: RecordStates | None = field(tag=1000)
 
 
 class DescribedTopic(Value):

@@ -80,7 +80,7 @@ def test_the_metadata_of_a_living_broker_is_folders_and_values(broker: BrokerPro
         for name, level, last in (
             ("group.version", 1, False),
             ("metadata.version", 25, False),
-            ("share.version", 1, False),
+            ("share.version", 2, False),
             ("transaction.version", 2, True),
         )
     ]

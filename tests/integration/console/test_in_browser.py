@@ -13,6 +13,7 @@ from tests.kit.chromium import chromium
 from tests.kit.command_line import command_json
 from tests.kit.console import ConsoleProcess, wait_for
 from tests.kit.open_transactions import begin, write
+from tests.kit.share_members import ACCEPT, Ack, ShareMember, begin_queue, topic_id_of
 from tests.kit.wire import Wire, batch_of
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ ALL_PAGES = [
     "/hanging",
     "/groups",
     "/group?id=seen-readers",
+    "/queues",
+    "/queue?id=seen-workers&place=seen:0&offset=1",
     "/metadata",
     "/settings",
     "/settings?kind=topic&name=seen",
@@ -67,6 +70,7 @@ def seen(broker: BrokerProcess) -> Iterator[Wire]:
     with Wire(broker.connect(), client_id="billing") as wire:
         begin(wire, "seen", "seen-1")
         assert wire.commit_offsets("seen-readers", "seen", 0) is ErrorCode.NONE
+        begin_queue(wire, "seen-workers", "seen")
         yield wire
 
 
@@ -208,6 +212,24 @@ def test_the_switch_of_a_live_tail(page: "Page", wire: Wire) -> None:
     page.get_by_label("read_uncommitted").check()
     page.wait_for_selector("#tail tr >> text=needle")
     assert page.locator("#tail tr >> text=hay").count() == 0
+
+
+def test_the_picture_of_a_queue_follows_its_members(page: "Page", wire: Wire) -> None:
+    wire.create_topic("queued")
+    wire.produce("queued", batch_of(*[b"%d" % number for number in range(10)]))
+    begin_queue(wire, "queued-workers", "queued")
+    page.goto("/groups")
+    page.get_by_role("link", name="queued-workers").click()
+    page.wait_for_selector("h1 >> text=queued-workers")
+    member = ShareMember(wire, "queued-workers", "one", topic_id_of(wire, "queued"))
+    assert len(member.acquire(max_records=4)) == 4
+    page.wait_for_selector("rect.q.acquired", state="attached")
+    assert page.locator("rect.q.new title").text_content() == "4 to 9: new"
+    assert member.acknowledge(Ack(0, 1, 2, ACCEPT)) == [0]
+    page.wait_for_selector("rect.q.acknowledged", state="attached")
+    page.get_by_label("Offset").fill("3")
+    page.get_by_role("button", name="Why?").click()
+    page.wait_for_selector("#why >> text=Member one (billing at 127.0.0.1) holds it, delivered once.")
 
 
 def test_pages_refresh_themselves(page: "Page", wire: Wire) -> None:

@@ -9,6 +9,7 @@ from tests.kit.broker_process import BrokerProcess
 from tests.kit.command_line import command, command_json
 from tests.kit.console import ConsoleProcess, Visitor, wait_for
 from tests.kit.open_transactions import begin, hang, write
+from tests.kit.share_members import ACCEPT, REJECT, RELEASE, Ack, ShareMember, begin_queue, topic_id_of
 from tests.kit.wire import Wire, batch_of
 
 PAGES = [
@@ -18,6 +19,7 @@ PAGES = [
     ("/stuck", "Why do readers make no progress?"),
     ("/hanging", "Hanging transactions"),
     ("/groups", "Groups"),
+    ("/queues", "Share groups"),
     ("/metadata", "metadata.version"),
     ("/settings", "all brokers together"),
     ("/settings?kind=broker&name=1", "Change a setting"),
@@ -341,3 +343,32 @@ def test_a_partition_is_counted(visitor: Visitor, wire: Wire) -> None:
     assert "A read_committed reader gets 3" in shown
     assert visitor.get("/audit/count?topic=counted&partition=7").status == 404
     assert visitor.get("/audit/count?topic=&partition=0").status == 404
+
+
+# -- share groups
+
+
+def test_a_share_group_with_its_records_and_members(visitor: Visitor, wire: Wire) -> None:
+    wire.create_topic("shared")
+    wire.produce("shared", batch_of(*[b"%d" % number for number in range(9)]))
+    begin_queue(wire, "sharing", "shared")
+    assert "has not begun to read" in visitor.get("/queue?id=sharing").words
+    member = ShareMember(wire, "sharing", "one", topic_id_of(wire, "shared"))
+    assert len(member.acquire(max_records=6)) == 6
+    acks = (Ack(0, 1, 1, ACCEPT), Ack(0, 2, 2, REJECT), Ack(0, 3, 3, RELEASE))
+    assert member.acknowledge(*acks) == [0]
+    assert 'href="/queue?id=sharing"' in visitor.get("/groups?q=shar").text
+    assert "sharing Stable 1 1 7" in visitor.get("/queues?q=shar").words
+    shown = visitor.get("/queue?id=sharing&place=shared:0&offset=3")
+    for words in (
+        "Depth 7",
+        "Its own settings: share.auto.offset.reset=earliest",
+        "Not done yet: 3 never delivered, 4 delivered once",
+        "3 held · 1 waiting · 1 accepted · 1 archived · 3 never delivered · depth 7",
+        "one billing /127.0.0.1 3 shared:0",
+        "shared:0, offset 3: available It was delivered once, and released.",
+    ):
+        assert words in shown.words
+    assert shown.text.count("<rect") == 6
+    assert visitor.get("/queue?id=nothing").status == 404
+    assert "offset 3" not in visitor.get("/queue?id=sharing&place=other:0&offset=3").words

@@ -77,9 +77,10 @@ def test_json_lines_are_json() -> None:
 
 def test_every_declared_api_has_its_handler() -> None:
     dispatch = Dispatch()
-    told = [API_BY_KEY[key] for key in sorted(API_BY_KEY) if key != ApiKey.ENVELOPE]
-    assert dispatch.served == told, "Envelope is for brokers, and as in Kafka ApiVersions does not name it"
-    for api in API_BY_KEY.values():
+    stable = [api for _, api in sorted(API_BY_KEY.items()) if api.served[1] >= api.served[0]]
+    named = [api for api in stable if api.key != ApiKey.ENVELOPE]
+    assert dispatch.served == named, "Envelope is for brokers, and as in Kafka ApiVersions does not name it"
+    for api in stable:
         for version in {api.served[0], api.served[1]}:
             assert callable(dispatch.route(api.key, version).handle)
         with pytest.raises(UnservedRequest, match=f"{api.name} version {api.served[1] + 1}"):

@@ -7,6 +7,7 @@ import pytest
 import trio
 from prometheus_client.core import Metric
 
+from fencepost.broker.metrics.counters import SHARE_GROUPS_MAX, Metrics
 from fencepost.broker.metrics.exposition import BrokerCollector, renderer
 from fencepost.broker.metrics.tables import STEP, Family, labels, table_text
 from fencepost.coordinator.group.admin import Counted
@@ -104,3 +105,13 @@ async def test_a_table_escapes_what_clients_name() -> None:
         "# HELP b_total B",
         "# TYPE b_total counter",
     ]
+
+
+def test_share_groups_are_counted_by_name_up_to_a_bound() -> None:
+    """Any client can make groups."""
+    metrics = Metrics()
+    for number in range(SHARE_GROUPS_MAX + 5):
+        metrics.share_group(f"g{number}").acquired += 1
+    assert len(metrics.share_groups) == SHARE_GROUPS_MAX
+    assert metrics.share_group("g5").acquired == 1
+    assert "g4" not in metrics.share_groups

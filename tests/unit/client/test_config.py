@@ -11,7 +11,13 @@ import pytest
 
 import fencepost
 from fencepost import ConfigError, IsolationLevel, sync
-from fencepost.client.config import ClientConfig, ConsumerConfig, ProducerConfig, TransactionalProducerConfig
+from fencepost.client.config import (
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    QueueConfig,
+    TransactionalProducerConfig,
+)
 from fencepost.client.config_names import IGNORED, SYNONYMS, keyword_of
 from fencepost.client.config_parsing import ROLES, defaults_of, from_dotted, meanings_of, names_of, parse, parse_kafka
 from fencepost.client.keywords import (
@@ -23,6 +29,7 @@ from fencepost.client.keywords import (
     Duration,
     Isolation,
     ProducerOptions,
+    QueueOptions,
     RebalanceCallback,
     SaslMechanism,
     SecurityProtocol,
@@ -51,6 +58,7 @@ KEYWORD_TYPES = {
     ProducerConfig: ProducerOptions,
     TransactionalProducerConfig: TransactionalProducerOptions,
     ConsumerConfig: ConsumerOptions,
+    QueueConfig: QueueOptions,
 }
 NO_KEYWORD_OPTION = {
     "bootstrap_servers",
@@ -159,7 +167,7 @@ def test_kafkas_name_for_a_keyword_is_refused_with_the_keyword(name: str) -> Non
             r"unknown option 'qwertz'; see docs/client\.md#options or help\(fencepost\.ConsumerOptions\)$",
         ),
         (ConsumerConfig, {"bootstrap_servers": "a:1"}, "'bootstrap_servers' is an option of fencepost.Client$"),
-        (ProducerConfig, {"group_id": "g"}, "'group_id'; 'group' is an option of consumers$"),
+        (ProducerConfig, {"group_id": "g"}, "'group_id'; 'group' is an option of consumers and queues$"),
         (ClientConfig, {"acks": "all"}, "'acks' is an option of producers$"),
         (ProducerConfig, {"message_timeout_ms": 5}, "its name here is 'delivery_timeout', in seconds or as"),
         (ProducerConfig, {"transactional_id": "x"}, r"first argument of Client\.transactional_producer$"),
@@ -240,8 +248,8 @@ def test_a_dictionary_with_nothing_to_leave_out_is_no_warning(caplog: pytest.Log
 
 
 def test_every_option_stands_in_the_guide() -> None:
-    """Errors send the reader there."""
-    guide = (ROOT / "docs/client.md").read_text(encoding="utf-8")
+    """Errors send the reader there; queues have their own."""
+    guide = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("docs/client.md", "docs/queues.md"))
     assert [
         name
         for role in ROLES

@@ -30,6 +30,8 @@ PAIRS: list[tuple[type, type]] = [
     (Transaction, sync.Transaction),
     (fencepost.Consumer, sync.Consumer),
     (WholeTransactions, sync.WholeTransactions),
+    (fencepost.Queue, sync.Queue),
+    (fencepost.Message, sync.Message),
     (fencepost.Admin, sync.Admin),
 ]
 PROTOCOLS = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__", "__anext__": "__next__"}

@@ -80,6 +80,22 @@ KAFKA: dict[str, dict[E, str]] = {
         E.INVALID_PRODUCER_ID_MAPPING: FATAL,
         E.INVALID_TXN_STATE: FATAL,
     },
+    # Not Kafka's: TxnOffsetCommit's codes, and those of ShareAcknowledge, of which the first spoils the transaction.
+    "TxnShareAcknowledge": {
+        E.INVALID_RECORD_STATE: ABORT,
+        E.INVALID_REQUEST: ABORT,
+        E.COORDINATOR_NOT_AVAILABLE: RETRY,
+        E.CONCURRENT_TRANSACTIONS: RETRY,
+        E.NOT_LEADER_OR_FOLLOWER: RETRY,
+        E.UNKNOWN_TOPIC_ID: RETRY,
+        E.TOPIC_AUTHORIZATION_FAILED: ABORT,
+        E.GROUP_AUTHORIZATION_FAILED: ABORT,
+        E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: FATAL,
+        E.INVALID_PRODUCER_ID_MAPPING: ABORT,
+        E.UNKNOWN_SERVER_ERROR: ABORT,
+        E.PRODUCER_FENCED: FENCED,
+        E.UNSUPPORTED_VERSION: FATAL,
+    },
     "Produce": {
         E.NOT_LEADER_OR_FOLLOWER: RETRY,
         E.UNKNOWN_TOPIC_OR_PARTITION: RETRY,

@@ -201,7 +201,7 @@ async def test_an_abort_waits_until_nothing_is_unanswered_also_of_what_was_sent_
     broker = await script(transaction_version=1)
     unanswered: list[int] = []
     async with client(broker) as kafka, kafka.transactional_producer("x") as producer:
-        sender, real = producer._manager._sender, producer._manager._link.ask
+        sender, real = producer._manager._sender, producer._manager.link.ask
         assert sender is not None
 
         async def ask(wanted: Any) -> Any:
@@ -227,7 +227,7 @@ async def test_an_abort_waits_until_nothing_is_unanswered_also_of_what_was_sent_
                 answer.set()
                 raise ZeroDivisionError
 
-        producer._manager._link.ask = ask  # type: ignore[method-assign]
+        producer._manager.link.ask = ask  # type: ignore[method-assign]
         for epoch in range(1, 13):
             with pytest.raises(ZeroDivisionError):
                 await take_back(epoch)

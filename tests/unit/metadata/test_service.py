@@ -1,6 +1,7 @@
 """The metadata service: bootstrap, failover, durable before visible, producer ids, auto-creation, large changes."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ SMALL = Bounds(append_records_max=3)
 """Batches of three records, so that nearly every change is a transaction over several."""
 
 
-NEW_CLUSTER = {"metadata.version": 25, "transaction.version": 2, "group.version": 1, "share.version": 1}
+NEW_CLUSTER = {"metadata.version": 25, "transaction.version": 2, "group.version": 1, "share.version": 2}
 """The features of a new cluster, as Kafka's `Feature.defaultLevel` finalizes them."""
 
 
@@ -54,9 +55,18 @@ async def test_older_metadata_keep_their_features_until_they_are_upgraded() -> N
     before = MetadataLog.of([FeatureLevelRecord("metadata.version", 25), FeatureLevelRecord("group.version", 1)])
     cluster = await started(before)
     assert cluster.service.features.finalized == {"metadata.version": 25, "group.version": 1}
-    assert cluster.service.features.supported["share.version"] == (0, 1)
-    assert (await cluster.service.update_features([FeatureUpdate("share.version", 1)])).code is ErrorCode.NONE
-    assert cluster.service.features.finalized["share.version"] == 1
+    assert cluster.service.features.supported["share.version"] == (0, 2)
+    assert (await cluster.service.update_features([FeatureUpdate("share.version", 2)])).code is ErrorCode.NONE
+    assert cluster.service.features.finalized["share.version"] == 2
+
+
+async def test_a_broker_without_dead_letter_topics_supports_level_1_of_share_groups() -> None:
+    """KIP-1191: share.version 2 brings dead-letter topics; a broker of a cluster has none yet."""
+    service = build(MetadataLog()).service
+    service.facts = replace(service.facts, dead_letters=False)
+    await service.start()
+    assert service.features.supported["share.version"] == (0, 1)
+    assert service.features.finalized["share.version"] == 1
 
 
 async def test_the_internal_topics_are_there_from_the_start() -> None:

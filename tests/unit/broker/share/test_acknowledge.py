@@ -8,7 +8,7 @@ from fencepost.protocol.errors import ErrorCode
 from tests.kit.share_partition import DEFAULT, Share
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = AckType
-AVAILABLE, _, ACKNOWLEDGED, ARCHIVING, ARCHIVED = DeliveryState
+AVAILABLE, _, ACKNOWLEDGED, ARCHIVING, ARCHIVED, _ = DeliveryState
 
 
 def refused(share: Share, member: str, first: int, last: int, *types: int) -> ErrorCode:

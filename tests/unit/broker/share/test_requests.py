@@ -2,8 +2,8 @@
 
 import pytest
 
-from fencepost.broker.share.partitions import client_error
-from fencepost.broker.share.requests import is_member_id, problem
+from fencepost.broker.share.led import client_error
+from fencepost.broker.share.requests import counted_types, is_member_id, problem
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api79_share_acknowledge import AcknowledgementBatch
 
@@ -72,3 +72,8 @@ def test_a_member_id_is_as_long_as_a_uuids_text_at_most() -> None:
 def test_errors_of_the_share_coordinator_as_members_see_them(found: ErrorCode, answered: ErrorCode) -> None:
     """SharePartition.fetchPersisterError."""
     assert client_error(found) is answered
+
+
+def test_types_are_counted_for_each_record() -> None:
+    """SharePartitionManager.acknowledge: one type stands for all offsets of its batch."""
+    assert counted_types([batch(0, 9, 1), batch(10, 12, 1, 0, 3)]) == {1: 11, 0: 1, 3: 1}

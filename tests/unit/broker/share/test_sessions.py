@@ -17,7 +17,7 @@ class Connection:
         self.closed: dict[object, Callable[[], None]] = {}
 
     def close(self) -> None:
-        for closed in self.closed.values():
+        for closed in tuple(self.closed.values()):
             closed()
 
 
@@ -55,6 +55,19 @@ def test_a_request_without_a_session_is_refused() -> None:
     with pytest.raises(ShareSessionError) as refused:
         Sessions().continued(MEMBER, 1)
     assert refused.value.code is ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+def test_a_connection_keeps_nothing_of_sessions_that_ended() -> None:
+    """ShareSessionCache.remove: a member may begin and end sessions on one connection for ever."""
+    sessions, connection = Sessions(), Connection()
+    for number in range(3):
+        member = MemberKey("workers", f"member-{number}")
+        sessions.begin(member, [FIRST], connection)
+        sessions.end(member)
+    assert connection.closed == {}
+    sessions.begin(MEMBER, [FIRST], connection)
+    sessions.begin(MEMBER, [FIRST], Connection())
+    assert connection.closed == {}
 
 
 def test_a_request_adds_and_forgets_partitions() -> None:

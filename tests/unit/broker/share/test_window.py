@@ -8,7 +8,7 @@ from fencepost.coordinator.share.values import UNINITIALIZED, DeliveryState, Sta
 from tests.kit.share_partition import Share
 
 ACCEPT, RELEASE = 1, 2
-AVAILABLE, _, ACKNOWLEDGED, ARCHIVING, ARCHIVED = DeliveryState
+AVAILABLE, _, ACKNOWLEDGED, ARCHIVING, ARCHIVED, _ = DeliveryState
 
 
 class TestRestored:

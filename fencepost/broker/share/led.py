@@ -1,0 +1,99 @@
+"""A share partition of this broker: its decisions, what is being stored of it, and who waits for a change of it."""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import trio
+
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.results import Watcher
+from fencepost.broker.share.change import Change
+from fencepost.broker.share.partition import SharePartition
+from fencepost.broker.share.values import DeadLetters, Limits
+from fencepost.coordinator.share.group_config import ShareGroupSettings
+from fencepost.coordinator.share.values import ShareKey
+from fencepost.protocol.errors import NO_ERROR, ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+FENCED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_STATE_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors after which a share partition is begun anew (Kafka's `fencedSharePartitionHandler`)."""
+
+
+def client_error(error: ErrorCode) -> ErrorCode:
+    """What a member is answered for an error of the share coordinator (Kafka's `fetchPersisterError`)."""
+    match error:
+        case ErrorCode.NOT_COORDINATOR | ErrorCode.COORDINATOR_NOT_AVAILABLE | ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        case ErrorCode.FENCED_LEADER_EPOCH | ErrorCode.FENCED_STATE_EPOCH:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        case ErrorCode.NONE | ErrorCode.GROUP_ID_NOT_FOUND | ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return error
+        case _:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+DEAD_LETTERS_SINCE = 2
+"""The level of share.version from which on share groups write dead letters (`ShareVersion.supportsShareGroupDLQ`)."""
+
+
+@lru_cache(maxsize=1000)
+def limits_of(settings: ShareGroupSettings, share_version: int) -> Limits:
+    """The settings of a group that its share partitions obey."""
+    return Limits(
+        max_in_flight=settings.partition_max_record_locks,
+        delivery_count_limit=settings.delivery_count_limit,
+        lock_ms=settings.record_lock_duration_ms,
+        renew=settings.renew_acknowledge_enable,
+        dead_letters=share_version >= DEAD_LETTERS_SINCE and settings.dead_letter_topic is not None,
+    )
+
+
+class Storing:
+    """A change that waits to be stored and settled."""
+
+    __slots__ = ("_done", "change", "error")
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.error = NO_ERROR
+        self._done = trio.Event()
+
+    def finish(self, error: ErrorCode) -> None:
+        self.error = error
+        self._done.set()
+
+    async def wait(self) -> ErrorCode:
+        """NONE once it is stored, else the error for the member."""
+        await self._done.wait()
+        return self.error
+
+
+class LedPartition:
+    """A share partition of this broker, with those that wait for a change of it."""
+
+    def __init__(self, key: ShareKey, tp: TopicPartition, log: PartitionLog, limits: Callable[[], Limits]) -> None:
+        self.key, self.tp, self.log = key, tp, log
+        self.core = SharePartition(limits)
+        self.active = False
+        """Whether its state is known."""
+        self.error = NO_ERROR
+        """Why it is used no more."""
+        self.ended: list[tuple[int, bool]] = []
+        """Transactions that ended while the state was being read: producer id, and whether they committed."""
+        self.watchers: dict[Watcher, None] = {}
+        self.queue: list[Storing] = []
+        """Changes that are being stored, and those that wait for it."""
+        self.dead: list[DeadLetters] = []
+        """Records that are being written to the dead-letter topic, and those that wait for it."""
+
+    def wake(self) -> None:
+        """Have fetches that wait look again."""
+        for watcher in tuple(self.watchers):
+            watcher.wake()

@@ -1,0 +1,109 @@
+"""`fencepost queue dead-letters` and `redrive`: records that share groups gave up, and their way back (KIP-1191)."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fencepost.cli.completion.names import complete_groups, complete_topics
+from fencepost.cli.connect import Broker, broker_options, fail, print_json
+from fencepost.cli.plain_text import cell, counted, moment, table
+
+if TYPE_CHECKING:
+    from fencepost.client import Client
+    from fencepost.client.redrive import DeadLetter, Redriven
+
+HEAD = ("PARTITION", "OFFSET", "DELIVERIES", "REASON", "COPY", "WRITTEN")
+_TOPIC = click.option(
+    "--topic",
+    shell_complete=complete_topics,
+    help="The dead-letter topic. [default: errors.deadletterqueue.topic.name of the group]",
+)
+
+
+@click.command("dead-letters", short_help="List the records that a share group gave up.")
+@click.argument("group_id", metavar="GROUP", shell_complete=complete_groups)
+@_TOPIC
+@broker_options
+def dead_letters(group_id: str, topic: str | None, broker: Broker) -> None:
+    """List the records that a share group gave up, from its dead-letter topic; redriven ones, too.
+
+    COPY: whether the dead letter has the key and the value of its record.
+
+    \b
+    Example:
+      fencepost queue dead-letters workers
+    """
+
+    async def query(kafka: "Client") -> "list[DeadLetter]":
+        from fencepost.client.redrive import dead_letters as letters_of
+
+        return [one async for one in letters_of(kafka, await _topic_of(kafka, group_id, topic), group_id)]
+
+    found = broker.run("queue", query)
+    if broker.as_json:
+        print_json([_as_json(one) for one in found])
+        return
+    if found:
+        click.echo(table(HEAD, [_row(one) for one in found]))
+    click.echo(counted(len(found), "dead letter"), err=True)
+
+
+@click.command(short_help="Send the records that a share group gave up again.")
+@click.argument("group_id", metavar="GROUP", shell_complete=complete_groups)
+@_TOPIC
+@broker_options
+def redrive(group_id: str, topic: str | None, broker: Broker) -> None:
+    """Send the records of a share group's dead letters again, to the topics and partitions where they were.
+
+    Each dead letter is redriven once, however often this runs: its position is committed in the transaction that sends
+    the records. All groups that read those topics get the records again.
+
+    \b
+    Example:
+      fencepost queue redrive workers
+    """
+
+    async def work(kafka: "Client") -> "Redriven":
+        from fencepost.client.redrive import redrive as send_again
+
+        return await send_again(kafka, await _topic_of(kafka, group_id, topic), group_id)
+
+    done = broker.run("queue", work)
+    lost = [_as_json(one) for one in done.lost]
+    broker.print({"sent": done.sent, "lost": lost}, f"Sent {counted(done.sent, 'record')} again.")
+    if lost:
+        places = ", ".join(f"{cell(one.partition.topic)}:{one.partition.partition}@{one.offset}" for one in done.lost)
+        fail(
+            f"{counted(len(lost), 'record')} cannot be sent again: {places}",
+            "Their topic does not have them any more, and their dead letters have no copies.",
+            "Set errors.deadletterqueue.copy.record.enable=true on the group.",
+        )
+
+
+async def _topic_of(kafka: "Client", group_id: str, topic: str | None) -> str:
+    from fencepost.client.redrive import dead_letter_topic
+
+    found = topic or await dead_letter_topic(kafka, group_id)
+    if found is None:
+        fail(
+            f"the group {cell(group_id)!r} has no dead-letter topic",
+            "Name one with --topic, or set errors.deadletterqueue.topic.name on the group.",
+        )
+    return found
+
+
+def _row(one: "DeadLetter") -> tuple[object, ...]:
+    place = f"{one.partition.topic}:{one.partition.partition}"
+    copied = "yes" if one.is_copy else "no"
+    return place, one.offset, one.delivery_count, one.message, copied, moment(one.letter.timestamp_ms)
+
+
+def _as_json(one: "DeadLetter") -> dict[str, Any]:
+    return {
+        "partition": f"{one.partition.topic}:{one.partition.partition}",
+        "offset": one.offset,
+        "delivery_count": one.delivery_count,
+        "reason": one.message,
+        "is_copy": one.is_copy,
+        "written": moment(one.letter.timestamp_ms),
+    }

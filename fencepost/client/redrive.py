@@ -1,0 +1,130 @@
+"""Dead letters of share groups (KIP-1191): what they say, and how their records go back to where they were."""
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from fencepost.client.admin.client import parts_of
+from fencepost.client.admin.fetching import fetch
+from fencepost.client.admin.parts import AdminParts
+from fencepost.client.consumer.consumed import ConsumerRecord
+from fencepost.client.errors import KafkaError
+from fencepost.protocol.batch_header import iter_headers
+from fencepost.protocol.compression import DEFAULT_LIMIT_BYTES
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.records import Record, decode_records
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.client.client import Client
+
+_PREFIX = "__dlq.errors."
+
+
+class DeadLetter(NamedTuple):
+    """One dead letter: the record that a share group gave up, and why."""
+
+    group_id: str
+    partition: TopicPartition
+    offset: int
+    delivery_count: int
+    message: str
+    letter: ConsumerRecord[bytes, bytes]
+    """As it stands in the dead-letter topic."""
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it has the key or the value of its record."""
+        return self.letter.key is not None or self.letter.value is not None
+
+
+class Redriven(NamedTuple):
+    """What a redrive did."""
+
+    sent: int
+    lost: tuple[DeadLetter, ...]
+    """Those whose record is no longer in its topic, and that have no copy of it."""
+
+
+def dead_letter_of(letter: ConsumerRecord[bytes, bytes]) -> DeadLetter | None:
+    """What a record of a dead-letter topic says; None for one without Kafka's headers."""
+    said = {name.removeprefix(_PREFIX): value or b"" for name, value in letter.headers if name.startswith(_PREFIX)}
+    try:
+        return DeadLetter(
+            said["group"].decode(),
+            TopicPartition(said["topic"].decode(), int(said["partition"])),
+            int(said["offset"]),
+            int(said.get("delivery.count", b"0")),
+            said.get("message", b"").decode(),
+            letter,
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+async def dead_letter_topic(kafka: "Client", group_id: str) -> str | None:
+    """The dead-letter topic that is set for a share group. Raises KafkaError."""
+    async with kafka.admin() as admin:
+        entry = (await admin.describe_configs(group=group_id)).get("errors.deadletterqueue.topic.name")
+    return None if entry is None else entry.value or None
+
+
+async def dead_letters(kafka: "Client", topic: str, group_id: str) -> AsyncIterator[DeadLetter]:
+    """The dead letters of a share group that are in a topic now, redriven ones too."""
+    async with kafka.consumer(topic) as consumer:
+        async for batch in consumer.read_to_end():
+            for letter in batch:
+                found = dead_letter_of(letter)
+                if found is not None and found.group_id == group_id:
+                    yield found
+
+
+async def redrive(kafka: "Client", topic: str, group_id: str) -> Redriven:
+    """Send the records of a share group's dead letters again, to the topics and partitions where they were.
+
+    Each dead letter is redriven once, also if this ends in the middle or runs twice at a time: the position in `topic`
+    is that of a group of its own, and is committed in the transaction that sends the records. Of several dead letters
+    of one record, as a crash of the broker leaves them, one run sends one. A record is sent as its topic has it, with
+    its headers, or else as the dead letter has it. All groups that read the topic get it again.
+    Raises FencedError if another redrive of this group began meanwhile, and AbortableError if a transaction failed.
+    """
+    name = f"redrive.{topic}.{group_id}"
+    sent, lost = set[tuple[TopicPartition, int]](), list[DeadLetter]()
+    async with (
+        kafka.admin() as admin,
+        kafka.consumer(topic, group=name) as consumer,
+        kafka.transactional_producer(name) as producer,
+    ):
+        async for batch in consumer.read_to_end():
+            async with producer.transaction() as txn:
+                for letter in batch:
+                    dead = dead_letter_of(letter)
+                    if dead is None or dead.group_id != group_id or (dead.partition, dead.offset) in sent:
+                        continue
+                    record = await _source_of(parts_of(admin), dead)
+                    if record is not None and dead.is_copy and (record.key, record.value) != (letter.key, letter.value):
+                        record = None  # the topic was deleted, and created again
+                    if record is None and not dead.is_copy:
+                        lost.append(dead)
+                        continue
+                    key, value = (letter.key, letter.value) if record is None else (record.key, record.value)
+                    headers = () if record is None else record.headers
+                    where, partition = dead.partition
+                    await txn.send(where, value, key=key, partition=partition, headers=headers)
+                    sent.add((dead.partition, dead.offset))
+                await txn.send_offsets(consumer)
+    return Redriven(len(sent), tuple(lost))
+
+
+async def _source_of(admin: AdminParts, dead: DeadLetter) -> Record | None:
+    """The record itself, if its topic still has it."""
+    try:
+        found = await fetch(admin, dead.partition, dead.offset, 1, isolation=IsolationLevel.READ_UNCOMMITTED, wait_ms=0)
+    except KafkaError as error:
+        if error.code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            return None
+        raise
+    for start, header in iter_headers(found.records):
+        if header.base_offset <= dead.offset <= header.last_offset and not header.is_control:
+            records = decode_records(found.records, start, header, DEFAULT_LIMIT_BYTES)
+            return next((record for record in records if record.offset == dead.offset), None)
+    return None

@@ -1,0 +1,183 @@
+"""The judge of a run of share groups: what members noted, held against the rules of KIP-932. No code of the product.
+
+Each process writes a journal (history.py). Times are seconds of the machine's one monotonic clock.
+
+    producers  ["ack", value, partition, offset]
+    members    ["got", partition, offset, value, delivery_count, asked_at, received_at]
+               ["ask", partition, offset, type, at]   ["answered", partition, offset, type, error, at]   ["end", at]
+    the run    ["broker killed", at]   ["member hit", label, at]   ["disk failed", from, to]
+
+Rules, by the names of their violations:
+
+- lost: a record that a producer was acknowledged is accepted or rejected in the end, or was delivered as often as
+  `group.share.delivery.count.limit` allows. An acceptance without an answer may have been stored.
+- delivered again: no fetch that began after an acceptance or a rejection was answered NONE brings the record.
+- the delivery count fell: while the broker lives, each delivery counts more than those before it. A crash may forget
+  deliveries that were not ended, and locks that ended just before it: the leader stores a count when the delivery ends
+  (SharePartition.acknowledge, releaseAcquiredRecords, releaseAcquisitionLockOnTimeout). So after a crash the next
+  delivery counts more than any whose release was answered NONE. So may a disk that fails: the leader forgets a
+  share partition without sessions, and what of it could not be stored.
+- with two members: none other gets a record while its lock surely holds, unless its member released it or was hit.
+- another record: an offset has one value, that which the producer was acknowledged there.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.kit.history import Verdict, events_of
+
+ACCEPT, RELEASE, REJECT = 1, 2, 3
+MARGIN_S = 0.02
+UNSEEN_DELIVERIES = 2
+"""So many deliveries of a record may have ended with their member or broker before it was noted."""
+
+Spot = tuple[int, int]
+"""Partition and offset."""
+
+
+class Delivery(NamedTuple):
+    """One record as one member got it."""
+
+    member: str
+    value: str
+    count: int
+    asked_at: float
+    received_at: float
+
+
+@dataclass(slots=True)
+class Story:
+    """All that was noted in a run."""
+
+    lock_s: float
+    count_limit: int
+    produced: dict[Spot, str] = field(default_factory=dict)
+    deliveries: dict[Spot, list[Delivery]] = field(default_factory=lambda: defaultdict(list))
+    asked: dict[Spot, set[int]] = field(default_factory=lambda: defaultdict(set))
+    settled_at: dict[Spot, float] = field(default_factory=dict)
+    """When the first acceptance or rejection was answered NONE."""
+    released: dict[Spot, list[tuple[str, float, float]]] = field(default_factory=lambda: defaultdict(list))
+    """Releases: by which member, when they were asked, and when they were answered NONE (infinity: never)."""
+    ends: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """When members ended a session or a connection, were killed or frozen."""
+    crashes: list[float] = field(default_factory=list)
+    disk_failures: list[tuple[float, float]] = field(default_factory=list)
+    refused: int = 0
+
+    def read(self, paths: Iterable[Path]) -> "Story":
+        for path in paths:
+            asked_at: dict[tuple[int, int, int], float] = {}
+            for event in events_of(path):
+                self.take(path.stem, event, asked_at)
+        return self
+
+    def take(self, name: str, event: Sequence[object], asked_at: dict[tuple[int, int, int], float]) -> None:
+        """One event; `asked_at` is of this name, by partition, offset and type."""
+        match event:
+            case ["ack", str(value), int(partition), int(offset)]:
+                self.produced[partition, offset] = value
+            case ["got", int(partition), int(offset), str(value), int(count), float(asked), float(received)]:
+                self.deliveries[partition, offset].append(Delivery(name, value, count, asked, received))
+            case ["ask", int(partition), int(offset), int(kind), float(at)]:
+                self.asked[partition, offset].add(kind)
+                asked_at[partition, offset, kind] = at
+                if kind == RELEASE:
+                    self.released[partition, offset].append((name, at, float("inf")))
+            case ["answered", int(partition), int(offset), int(kind), int(error), float(at)]:
+                self.refused += error != 0
+                if error == 0 and kind in (ACCEPT, REJECT):
+                    self.settled_at.setdefault((partition, offset), at)
+                    self.settled_at[partition, offset] = min(at, self.settled_at[partition, offset])
+                elif error == 0 and kind == RELEASE:
+                    self.released[partition, offset].append((name, asked_at[partition, offset, kind], at))
+            case ["end", float(at)]:
+                self.ends[name].append(at)
+            case ["member hit", str(label), float(at)]:
+                self.ends[label].append(at)
+            case ["broker killed", float(at)]:
+                self.crashes.append(at)
+            case ["disk failed", float(began), float(ended)]:
+                self.disk_failures.append((began, ended))
+            case _:
+                raise ValueError(f"{name}: no event of a run of share groups: {event}")
+
+
+def judge(story: Story) -> Verdict:
+    """Hold a run against the rules."""
+    verdict = Verdict()
+    verdict.counts["produced"] = len(story.produced)
+    verdict.counts["deliveries"] = sum(map(len, story.deliveries.values()))
+    verdict.counts["settled"] = len(story.settled_at)
+    verdict.counts["refused acknowledgements"] = story.refused
+    verdict.add("lost", _lost(story, verdict))
+    again, fell, two, other = [], [], [], []
+    for spot, deliveries in story.deliveries.items():
+        deliveries.sort(key=lambda one: one.received_at)
+        verdict.counts["delivered more than once"] += len(deliveries) > 1
+        settled_at = story.settled_at.get(spot, float("inf"))
+        again += [f"{spot} {one}, settled at {settled_at}" for one in deliveries if one.asked_at > settled_at]
+        values = {one.value for one in deliveries} | ({story.produced[spot]} if spot in story.produced else set())
+        other += [f"{spot} {sorted(values)}"] if len(values) > 1 else []
+        for at, later in enumerate(deliveries):
+            for before in deliveries[:at]:
+                if later.asked_at > before.received_at:
+                    fell += _fell(story, spot, before, later)
+                    two += _with_two(story, spot, before, later)
+            fell += [
+                f"{spot} {later}, released {before}"
+                for before in deliveries
+                if _is_released(story, spot, before, later.asked_at) and later.count <= before.count
+            ]
+    verdict.add("delivered again", again)
+    verdict.add("the delivery count fell", fell)
+    verdict.add("with two members", two)
+    verdict.add("another record", other)
+    return verdict
+
+
+def _lost(story: Story, verdict: Verdict) -> list[str]:
+    lost = []
+    for spot, value in story.produced.items():
+        if spot in story.settled_at:
+            continue
+        if story.asked[spot] & {ACCEPT, REJECT}:
+            verdict.counts["settled or not: the answer is missing"] += 1
+        elif max((one.count for one in story.deliveries[spot]), default=0) >= story.count_limit - UNSEEN_DELIVERIES:
+            verdict.counts["delivered as often as allowed"] += 1
+        else:
+            lost.append(f"{spot} {value}: {story.deliveries[spot]}")
+    return lost
+
+
+def _fell(story: Story, spot: Spot, before: Delivery, later: Delivery) -> list[str]:
+    crashed = any(before.asked_at <= at <= later.received_at for at in story.crashes)
+    crashed |= any(before.asked_at <= ended and began <= later.received_at for began, ended in story.disk_failures)
+    return [f"{spot} {before}, then {later}"] if not crashed and later.count <= before.count else []
+
+
+def _is_released(story: Story, spot: Spot, delivery: Delivery, by: float) -> bool:
+    """Whether the member's release of this very delivery was answered NONE before a time."""
+    return any(
+        name == delivery.member
+        and delivery.received_at <= asked_at
+        and answered_at < by
+        and not any(
+            one.member == name and delivery.received_at < one.received_at <= asked_at for one in story.deliveries[spot]
+        )
+        for name, asked_at, answered_at in story.released[spot]
+    )
+
+
+def _with_two(story: Story, spot: Spot, before: Delivery, later: Delivery) -> list[str]:
+    """The lock began after the first member asked, and the second one got the record before the lock can have ended."""
+    if before.member == later.member or later.received_at >= before.asked_at + story.lock_s - MARGIN_S:
+        return []
+    span = (before.asked_at, later.received_at)
+    excuses = [*story.crashes, *story.ends[before.member]]
+    excuses += [asked_at for name, asked_at, _ in story.released[spot] if name == before.member]
+    if any(span[0] <= at <= span[1] for at in excuses):
+        return []
+    return [f"{spot} {before}, then {later}"]
