@@ -75,8 +75,8 @@ class Place(ABC):
     gathering: "Gathering | None" = None
     """What rounds of the flusher wait for."""
     leads_all = False
-    """Whether this broker leads every partition: only then it writes dead letters (KIP-1191), and takes acknowledgements
-    of share groups into transactions."""
+    """Whether this broker leads every partition: only then share groups have dead letters (KIP-1191), and transactions
+    take their acknowledgements."""
     commits_together = False
     """Whether all that is appended in one instant becomes durable in one commit, or not at all."""
     serves_pages = False

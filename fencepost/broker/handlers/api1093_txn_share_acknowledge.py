@@ -36,7 +36,7 @@ def handle(node: Broker, request: TxnShareAcknowledgeRequest, context: RequestCo
     if not node.share_protocol or not node.place.leads_all:
         return TxnShareAcknowledgeResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
-            error_message="Transactions take acknowledgements of share groups on a broker with files or in memory only.",
+            error_message="Brokers of a cluster take no acknowledgements of share groups into transactions.",
         )
     if not request.transactional_id or not request.group_id or not is_member_id(request.member_id):
         return TxnShareAcknowledgeResponse(

@@ -58,6 +58,7 @@ class Leader:
             response_bytes=SimpleNamespace(left=lambda least: 1 << 20),
             partition=lambda tp: self.log,
             share_settings=lambda group_id: settings,
+            metadata=SimpleNamespace(image=SimpleNamespace(features={}), topic_name=lambda topic_id: TP.topic),
         )
         self.states = States()
         self.shares = SharePartitions(self.node, self.states)  # type: ignore[arg-type]
