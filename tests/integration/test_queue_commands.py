@@ -218,3 +218,25 @@ def test_records_that_were_given_up_are_listed_and_sent_again(broker: BrokerProc
     refused = queue(broker, "dead-letters", "no-letters")
     assert refused.exit_code == 1
     assert "has no dead-letter topic" in refused.output
+
+
+def test_commands_of_consumer_groups_point_to_those_of_share_groups(broker: BrokerProcess, wire: Wire) -> None:
+    name = begin(broker, wire, "pointed")
+    joined(wire, name, "pointed")
+    for words in (
+        ("describe", name),
+        ("lag", name),
+        ("reset", name, "pointed", "--to-earliest"),
+        ("reset", name, "pointed", "--to-earliest", "--dry-run"),
+        ("delete", name),
+        ("delete", name, "--dry-run"),
+    ):
+        done = command(broker, "group", *words)
+        assert (done.exit_code, f"{name!r} is a share group: use `fencepost queue" in done.stderr) == (1, True), words
+
+
+def test_the_lag_of_all_groups_leaves_share_groups_out(broker: BrokerProcess, wire: Wire) -> None:
+    joined(wire, begin(broker, wire, "left-out"), "left-out")
+    done = command(broker, "group", "lag", "--all")
+    said = "No positions: no consumer group exists; `fencepost queue list` shows share groups.\n"
+    assert (done.exit_code, done.stdout) == (0, said)

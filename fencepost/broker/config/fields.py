@@ -219,5 +219,5 @@ def nearest(name: str, known: Mapping[str, object] | Iterable[str]) -> str | Non
     """The known name most similar to `name`, or None if no name is similar."""
     from difflib import get_close_matches  # here: only a misspelt name needs it
 
-    matches = get_close_matches(name, list(known), n=1, cutoff=0.5)
+    matches = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return matches[0] if matches else None

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Unpack
 from fencepost.broker.config.broker_config import BOUNDED, SETTINGS, BrokerConfig
 from fencepost.broker.config.checks import parsed_by
 from fencepost.broker.config.entries import ConfigEntry, entry_of
-from fencepost.broker.config.fields import BOOLEAN, STRING, Facts, Kind, Setting, Update, Value, format_value
+from fencepost.broker.config.fields import BOOLEAN, STRING, Facts, Kind, Setting, Update, Value, format_value, nearest
 from fencepost.broker.config.topic_config import Dynamic, Origin, broker_origins
 from fencepost.protocol.admin_enums import ConfigSource
 from fencepost.protocol.reset_policy import parse_reset
@@ -33,8 +33,12 @@ def _own(name: str, kind: Kind, default: Value, **facts: Unpack[Facts]) -> Group
 
 def _share_reset(text: str) -> None:
     """Raises ValueError for what is no place where a share group may begin."""
-    if parse_reset(text).kind == "none":
-        raise ValueError("must be earliest, latest or by_duration: a share group has to begin somewhere")
+    try:
+        refused = parse_reset(text).kind == "none"
+    except ValueError:
+        refused = True  # the error's own text offers none
+    if refused:
+        raise ValueError("must be earliest, latest or by_duration: and an ISO-8601 duration such as P1DT12H")
 
 
 def _dead_letter_problem(topic: str) -> str | None:
@@ -92,7 +96,8 @@ def group_problem(configs: Mapping[str, str], broker: BrokerConfig) -> str | Non
     values: dict[str, Any] = {}
     for name, text in configs.items():
         if name not in GROUP_SETTINGS:
-            return f"Unknown group config name: {name}"
+            near = nearest(name, GROUP_SETTINGS)
+            return f"Unknown group config name: {name}" + (f"; the nearest known one is {near}" if near else "")
         try:
             values[name] = GROUP_SETTINGS[name].setting.parse(text)
         except ValueError as error:

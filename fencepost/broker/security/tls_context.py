@@ -3,9 +3,10 @@
 import os
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from fencepost.broker.security.keystores import Store, StoreError, pem_of
 from fencepost.pem_file import as_file
@@ -65,6 +66,20 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
     if context.verify_mode is not ssl.CERT_NONE:
         _load_truststore(context, settings)
     return context
+
+
+def store_faults(settings: TlsSettings) -> list[str]:
+    """Why `make_context` refuses the settings: what is wrong with each of their stores."""
+    stores: list[Callable[[], object]] = [partial(make_context, settings)]
+    if _VERIFY[settings.client_auth] is not ssl.CERT_NONE:
+        stores.append(partial(_load_truststore, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), settings))
+    found = {}
+    for load in stores:
+        try:
+            load()
+        except StoreError as error:
+            found[str(error)] = None
+    return list(found)
 
 
 def make_peer_context(settings: TlsSettings) -> ssl.SSLContext:

@@ -37,6 +37,8 @@ def check_command(file: Path, assignments: tuple[str, ...], as_json: bool) -> No
         found = load_config(file=file, environ=os.environ, assignments=assignments)
     except ConfigError as error:
         fail(str(error))
+    if faults := _certificate_faults(found):
+        fail("\n  ".join(faults))
     if as_json:
         print_json({"file": str(file), "settings": sorted(found.given), **_remarks(found)})
         return
@@ -44,6 +46,17 @@ def check_command(file: Path, assignments: tuple[str, ...], as_json: bool) -> No
     for what, names in _remarks(found).items():
         if names:
             click.echo(f"  {what.replace('_', ' ')}: {', '.join(names)}")
+
+
+def _certificate_faults(config: "BrokerConfig") -> list[str]:
+    """Why the start would refuse the certificates of the listeners."""
+    listeners = [one for one in config.client_listeners if one.protocol.tls]
+    if not listeners:
+        return []
+    from fencepost.broker.config.tls_settings import tls_settings
+    from fencepost.broker.security.tls_context import store_faults
+
+    return [fault for one in listeners for fault in store_faults(tls_settings(one, config))]
 
 
 def _remarks(config: "BrokerConfig") -> dict[str, list[str]]:

@@ -13,10 +13,15 @@ async def known(admin: "Admin", group_id: str) -> Any:
     """The description of the group. Raises KafkaError (GROUP_ID_NOT_FOUND)."""
     found = (await admin.describe_groups(group_id))[group_id]
     if found.state == "Dead":
-        if await _is_share_group(admin, group_id):
-            raise KafkaError(f"{group_id!r} is a share group: use `fencepost queue describe {group_id}`")
+        await refuse_share_group(admin, group_id)
         raise KafkaError(f"group {group_id!r} does not exist", code=ErrorCode.GROUP_ID_NOT_FOUND)
     return found
+
+
+async def refuse_share_group(admin: "Admin", group_id: str, command: str = "describe") -> None:
+    """Raises KafkaError for a share group, with the `fencepost queue` command that takes it."""
+    if await _is_share_group(admin, group_id):
+        raise KafkaError(f"{group_id!r} is a share group: use `fencepost queue {command} {group_id}`")
 
 
 async def _is_share_group(admin: "Admin", group_id: str) -> bool:

@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 @click.command()
 @click.argument("group_ids", metavar="GROUP...", nargs=-1, shell_complete=complete_groups)
-@click.option("--all", "everyone", is_flag=True, help="All groups.")
+@click.option("--all", "everyone", is_flag=True, help="All groups, except share groups.")
 @click.option(
     "--read",
     "read_mib",
@@ -47,7 +47,9 @@ def lag(group_ids: tuple[str, ...], everyone: bool, read_mib: float, broker: Bro
         raise click.UsageError("name one or more groups, or use --all")
 
     async def query(admin: "Admin") -> Any:
-        names = [one.group_id for one in await admin.list_groups()] if everyone else list(group_ids)
+        names = list(group_ids)
+        if everyone:  # a share group has no committed offsets: its records are taken one by one
+            names = [one.group_id for one in await admin.list_groups() if one.type.lower() != "share"]
         found = {}
         for name in names:
             if not everyone:
@@ -60,9 +62,7 @@ def lag(group_ids: tuple[str, ...], everyone: bool, read_mib: float, broker: Bro
         print_json([group_text.lag_json(name, one) for name, lags in found.items() for one in lags])
         return
     if not any(found.values()):
-        names = ", ".join(repr(name) for name in found)
-        why = f"{names} has committed nothing and reads nothing" if names else "no group exists"
-        click.echo(f"No positions: {why}.")
+        click.echo(group_text.no_positions_text(list(found)))
         return
     click.echo(group_text.lag_text(found, read_mib))
     if any(one.lost for lags in found.values() for one in lags):

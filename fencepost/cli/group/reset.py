@@ -7,6 +7,7 @@ import click
 from fencepost.cli.completion.names import complete_groups, complete_topics
 from fencepost.cli.connect import Broker, broker_options, command_for, print_json
 from fencepost.cli.group import text as group_text
+from fencepost.cli.group.known import refuse_share_group
 from fencepost.cli.parameters import PLACE, DurationType, MomentType, Place
 from fencepost.cli.places import partitions_of
 from fencepost.cli.plain_text import counted
@@ -103,6 +104,8 @@ def one_way(how: dict[str, Any]) -> tuple[str, int]:
 async def _refuse_if_read(admin: "Admin", group_id: str, bootstrap: str) -> None:
     """Refuse a group with members: they would commit their own offsets again. A new group is allowed."""
     found = (await admin.describe_groups(group_id))[group_id]
+    if found.state == "Dead":
+        await refuse_share_group(admin, group_id, "reset")
     if found.members or found.state not in ("Empty", "Dead"):
         from fencepost.cli.plain_text import counted
         from fencepost.client import KafkaError

@@ -106,3 +106,11 @@ def _step(move: "Move") -> str:
     if move.before is None:
         return "-"
     return f"{move.after - move.before:+d}" if move.after != move.before else "same"
+
+
+def no_positions_text(groups: "Sequence[str]") -> str:
+    """Why there is no lag of these groups, or of all groups if there is none."""
+    if not groups:
+        return "No positions: no consumer group exists; `fencepost queue list` shows share groups."
+    has, reads = ("has", "reads") if len(groups) == 1 else ("have", "read")
+    return f"No positions: {', '.join(map(repr, groups))} {has} committed nothing and {reads} nothing."

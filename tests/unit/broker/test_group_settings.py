@@ -60,6 +60,8 @@ def test_they_are_those_of_kafka_4_4() -> None:
         ("share.auto.offset.reset", "by_duration:-PT1H", "must be earliest, latest"),
         ("share.auto.offset.reset", "none", "must be earliest, latest"),
         ("share.auto.offset.reset", "LATEST", "must be earliest, latest"),
+        ("share.auto.offset.reset", "first", "must be earliest, latest or by_duration: and an ISO"),
+        ("group.share.record.lock.duration.ms", "1", "; the nearest known one is share.record.lock.duration.ms"),
         ("share.isolation.level", "read_committed", None),
         ("share.isolation.level", "serializable", "expected one of read_committed, read_uncommitted"),
         ("share.renew.acknowledge.enable", "perhaps", "boolean"),

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fencepost.cli.main import cli
+from tests.kit.certificates import Authority
 
 PROPERTIES = """# A broker of Kafka's.
 node.id=7
@@ -72,6 +73,29 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
     for said in ("super.users", "first.password", "min.heartbeat", "uses SASL", "SASL_SSL and needs", "SSL uses SSL"):
         assert said in checked.stderr
     assert len(checked.stderr.splitlines()) == 6
+
+
+def test_a_name_that_resembles_no_setting_has_no_nearest(tmp_path: Path) -> None:
+    checked = check(tmp_path, "zookeeper.connect=localhost:2181\n")
+    assert (checked.exit_code, "nearest" in checked.stderr) == (1, False), checked.output
+
+
+def test_the_certificates_are_loaded_as_at_a_start(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    own, junk, none = tmp_path / "own.pem", tmp_path / "junk.pem", tmp_path / "none.pem"
+    own.write_text(authority.sign("server").both, encoding="utf-8")
+    junk.write_text("no certificate", encoding="utf-8")
+    pem = "listeners=SSL://:9093,TWO://:9094\nlistener.security.protocol.map=SSL:SSL,TWO:SSL\nssl.keystore.type=PEM\n"
+    assert check(tmp_path, f"{pem}ssl.keystore.location={own}\n").exit_code == 0
+    stores = f"ssl.keystore.location={none}\nlistener.name.two.ssl.keystore.location={junk}\n"
+    trust = f"ssl.client.auth=required\nssl.truststore.type=PEM\nssl.truststore.location={junk}\n"
+    checked = check(tmp_path, pem + stores + trust)
+    assert checked.exit_code == 1, checked.output
+    lines = checked.stderr.splitlines()
+    for line, store in zip(
+        lines, (f"keystore.location {none}", "truststore", f"keystore.location {junk}", "truststore"), strict=True
+    ):
+        assert f"ssl.{store}" in line, lines
 
 
 def test_toml_is_checked_as_well(tmp_path: Path) -> None:
