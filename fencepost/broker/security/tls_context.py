@@ -73,7 +73,7 @@ def store_faults(settings: TlsSettings) -> list[str]:
     stores: list[Callable[[], object]] = [partial(make_context, settings)]
     if _VERIFY[settings.client_auth] is not ssl.CERT_NONE:
         stores.append(partial(_load_truststore, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), settings))
-    found = {}
+    found: dict[str, None] = {}
     for load in stores:
         try:
             load()
