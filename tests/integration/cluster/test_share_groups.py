@@ -95,8 +95,9 @@ def test_a_partition_moves_with_what_its_group_has_done(cluster: ManyBrokers) ->
             cluster.engine.drain(leader, True)
             assert moved(member.fetch(wait_ms=30_000)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
             until(cluster.shares, lambda owners: leader not in owners)
-            now = until(lambda: moved(member.fetch(wait_ms=10)).current_leader.leader_id, (-1).__ne__)
-        assert now == cluster.leaders("jobs")[partition] != leader
+            # the other brokers may still share out what was drained: it can move once more
+            until(lambda: named(member) == cluster.leaders("jobs")[partition] != leader, bool)
+        now = cluster.leaders("jobs")[partition]
         with Wire(cluster.brokers[now].connect()) as wire:
             member = ShareMember(wire, GROUP, "two", topic_id, [partition])
             assert member.acquire(wait_ms=30_000) == [(1, 3), (2, 1), (3, 1)]
@@ -104,6 +105,11 @@ def test_a_partition_moves_with_what_its_group_has_done(cluster: ManyBrokers) ->
             assert member.acquire(wait_ms=50) == []
     finally:
         cluster.engine.drain(leader, False)
+
+
+def named(member: ShareMember) -> int:
+    """The leader that a former one names."""
+    return int(moved(member.fetch(wait_ms=10)).current_leader.leader_id)
 
 
 def moved(answer: Any) -> Any:
