@@ -45,7 +45,8 @@ def test_no_record_is_lost_doubled_or_stuck_over_kills(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(RUN_TIMEOUT_SECONDS + 10)
-@pytest.mark.parametrize("planted", sorted(PLANTED) if LONG else ["answer_before_stored"])
+@pytest.mark.skipif(not LONG, reason="takes a minute: FENCEPOST_LONG=1 runs it; the judge's own tests are below")
+@pytest.mark.parametrize("planted", sorted(PLANTED))
 def test_planted_faults_are_found(tmp_path: Path, planted: str) -> None:
     code, said = play(tmp_path, "--cycles", "2", "--longest-life-ms", "900", "--planted", planted)
     assert code == 1, said

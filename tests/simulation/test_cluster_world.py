@@ -29,7 +29,7 @@ def test_no_rule_is_broken_in_any_of_these_worlds() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("spoilt", "first", "finding"),
-    [("no-fence", 45, "by replay from zero"), ("answer-before-the-flush", 80, "by replay from zero")],
+    [("no-fence", 45, "by replay from zero"), ("answer-before-the-flush", 325, "by replay from zero")],
 )
 def test_a_cluster_with_a_defect_is_found(spoilt: str, first: int, finding: str) -> None:
     """`first` is shortly before the first seed that shows it; none of 200 would be a search that finds nothing."""
