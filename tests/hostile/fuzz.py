@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 from fencepost.protocol.headers import write_request_header
 from fencepost.protocol.primitives import LengthPrefixed
-from fencepost.protocol.registry import API_BY_KEY, Api
+from fencepost.protocol.registry import Api
 from fencepost.protocol.schema import ArrayOf, StructType
 from tests.hostile.requests import frame
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.frames import framed
+from tests.kit.stable_apis import STABLE_APIS
 from tests.kit.wire import ConnectionEnded, Wire, batch_of
 
 GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("*.jsonl"))
@@ -81,7 +82,7 @@ class Fuzzer:
             while int.from_bytes(data[:2], "big") in CREATES:
                 data = choice.choice(self._golden)
             return self._mutated(data)
-        api = choice.choice([api for key, api in API_BY_KEY.items() if key not in CREATES])
+        api = choice.choice([api for key, api in STABLE_APIS.items() if key not in CREATES])
         data = self._made(api, choice.randint(*api.served))
         return self._mutated(data) if choice.random() < 0.5 else data
 

@@ -8,9 +8,9 @@ from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
-from fencepost.protocol.registry import API_BY_KEY
 from tests.conftest import StartBroker
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.stable_apis import STABLE_APIS
 from tests.kit.wire import Wire, batch_of, records_in, values_in
 
 
@@ -51,7 +51,7 @@ def test_api_versions_lists_every_api_that_has_a_handler(broker: BrokerProcess) 
     assert response.error_code == ErrorCode.NONE
     assert {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys} == {
         api.key: api.advertised
-        for api in API_BY_KEY.values()
+        for api in STABLE_APIS.values()
         if api.key != ApiKey.ENVELOPE  # which brokers send
     }
     levels = {feature.name: feature.max_version_level for feature in response.finalized_features}

@@ -99,9 +99,7 @@ class SharePartitions:
         return limits_of(self._node.share_settings(group_id), share_version)
 
     def _start(self, task: Callable[[LedPartition], Awaitable[None]], led: LedPartition) -> None:
-        if (
-            self._nursery is None
-        ):  # the broker stops: connections that end release what they hold, and nothing is stored
+        if self._nursery is None:  # the broker stops: nothing is stored any more of connections that end
             self._drop(led, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             self._refuse(led)
             return
