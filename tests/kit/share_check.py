@@ -32,7 +32,7 @@ from tests.kit.history import Verdict, events_of
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 MARGIN_S = 0.02
 UNSEEN_DELIVERIES = 2
-"""So many deliveries of a record may have ended with their member or broker before it was noted."""
+"""The most deliveries of a record that may have ended with their member or broker before it was noted."""
 
 Spot = tuple[int, int]
 """Partition and offset."""

@@ -12,7 +12,7 @@ from fencepost.broker.network.reply import Reply
 from fencepost.broker.ports import Broker
 from fencepost.broker.share.change import Change
 from fencepost.broker.share.led import LedPartition, client_error
-from fencepost.broker.share.requests import Answer, is_member_id, named, problem
+from fencepost.broker.share.requests import Answer, Batch, batches_of, by_topic, is_member_id, named, problem
 from fencepost.broker.share.sessions import TopicIdPartition
 from fencepost.broker.share.values import AckBatch, AckType, Refused
 from fencepost.coordinator.ports import ProducerTag, coordinator_error
@@ -20,7 +20,6 @@ from fencepost.coordinator.share.values import ShareKey
 from fencepost.coordinator.txn.causes import EXPLAINED
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api1093_txn_share_acknowledge import (
-    AcknowledgementBatch,
     TxnShareAcknowledgePartitionResponse,
     TxnShareAcknowledgeRequest,
     TxnShareAcknowledgeResponse,
@@ -28,7 +27,7 @@ from fencepost.protocol.messages.api1093_txn_share_acknowledge import (
 )
 from fencepost.protocol.topics import SHARE_STATE_TOPIC, TopicPartition
 
-Asked = Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]]
+Asked = Mapping[TopicIdPartition, Sequence[Batch]]
 
 
 def handle(node: Broker, request: TxnShareAcknowledgeRequest, context: RequestContext) -> Reply:
@@ -49,11 +48,7 @@ def handle(node: Broker, request: TxnShareAcknowledgeRequest, context: RequestCo
 async def _acknowledge(
     node: Broker, request: TxnShareAcknowledgeRequest, context: RequestContext
 ) -> TxnShareAcknowledgeResponse:
-    asked = {
-        TopicIdPartition(topic.topic_id, part.partition_index): part.acknowledgement_batches
-        for topic in request.topics
-        for part in topic.partitions
-    }
+    asked = batches_of(request.topics)
     answers: dict[TopicIdPartition, Answer] = {}
     for part, name in named(node, context, asked).items():
         if not _makes_sense(asked[part]):
@@ -64,20 +59,21 @@ async def _acknowledge(
     if usable and (error := await _join(node, request, usable, context)):
         return TxnShareAcknowledgeResponse(error_code=error)
     answers |= await _store(node, request, usable, context)
-    topics: dict[bytes, list[TxnShareAcknowledgePartitionResponse]] = {}
-    for part, (error, message) in answers.items():
-        answer = TxnShareAcknowledgePartitionResponse(
+    parts = {
+        part: TxnShareAcknowledgePartitionResponse(
             partition_index=part.partition, error_code=error, error_message=message
         )
-        topics.setdefault(part.topic_id, []).append(answer)
+        for part, (error, message) in answers.items()
+    }
     return TxnShareAcknowledgeResponse(
         responses=[
-            TxnShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=parts) for topic_id, parts in topics.items()
+            TxnShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=found)
+            for topic_id, found in by_topic(parts).items()
         ]
     )
 
 
-def _makes_sense(batches: Sequence[AcknowledgementBatch]) -> bool:
+def _makes_sense(batches: Sequence[Batch]) -> bool:
     """Whether there are batches, and valid ones: a transaction cannot release records, or renew locks."""
     is_valid = batches and not problem(batches, may_renew=False, is_renewal=False)
     return bool(is_valid) and all(AckType.RELEASE not in batch.acknowledge_types for batch in batches)

@@ -10,7 +10,15 @@ from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply
 from fencepost.broker.ports import Broker
 from fencepost.broker.share.fetch import WAIT_MS_MAX, ShareFetch
-from fencepost.broker.share.requests import RENEW_SINCE, Acknowledgements, is_member_id, name_leaders, named
+from fencepost.broker.share.requests import (
+    RENEW_SINCE,
+    Acknowledgements,
+    batches_of,
+    by_topic,
+    is_member_id,
+    name_leaders,
+    named,
+)
 from fencepost.broker.share.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -44,11 +52,7 @@ def handle(node: Broker, request: ShareFetchRequest, context: RequestContext) ->
     if request.share_acquire_mode not in (0, 1):
         return _invalid("share acquire mode")
     member = MemberKey(request.group_id, request.member_id or "")
-    asked = {
-        TopicIdPartition(topic.topic_id, part.partition_index): part.acknowledgement_batches
-        for topic in request.topics
-        for part in topic.partitions
-    }
+    asked = batches_of(request.topics)
     acknowledged = {part: batches for part, batches in asked.items() if batches}
     forgotten = [
         TopicIdPartition(topic.topic_id, number)
@@ -113,19 +117,14 @@ async def _answer(
 def _response(
     node: Broker, request: ShareFetchRequest, context: RequestContext, answers: dict[TopicIdPartition, PartitionData]
 ) -> ShareFetchResponse:
-    topics: dict[bytes, list[PartitionData]] = {}
-    for part, answer in answers.items():
-        topics.setdefault(part.topic_id, []).append(answer)
-    leaders = name_leaders(node, context, answers)
+    leaders = name_leaders(node, context, answers, NodeEndpoint)
     return ShareFetchResponse(
         acquisition_lock_timeout_ms=node.share_settings(request.group_id or "").record_lock_duration_ms,
         responses=[
-            ShareFetchableTopicResponse(topic_id=topic_id, partitions=parts) for topic_id, parts in topics.items()
+            ShareFetchableTopicResponse(topic_id=topic_id, partitions=parts)
+            for topic_id, parts in by_topic(answers).items()
         ],
-        node_endpoints=[
-            NodeEndpoint(node_id=node_id, host=leader.host, port=leader.port, rack=leader.rack)
-            for node_id, leader in leaders.items()
-        ],
+        node_endpoints=leaders,
     )
 
 

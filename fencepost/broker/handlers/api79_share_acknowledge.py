@@ -6,15 +6,16 @@ v1-2 are served. v2 brings renewals (KIP-1222). Epoch -1 ends the session: what 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply
 from fencepost.broker.ports import Broker
-from fencepost.broker.share.requests import RENEW_SINCE, Acknowledgements, is_member_id, name_leaders, named
-from fencepost.broker.share.sessions import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    MemberKey,
-    ShareSession,
-    ShareSessionError,
-    TopicIdPartition,
+from fencepost.broker.share.requests import (
+    RENEW_SINCE,
+    Acknowledgements,
+    batches_of,
+    by_topic,
+    is_member_id,
+    name_leaders,
+    named,
 )
+from fencepost.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, MemberKey, ShareSession, ShareSessionError
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api79_share_acknowledge import (
     NodeEndpoint,
@@ -42,11 +43,7 @@ def handle(node: Broker, request: ShareAcknowledgeRequest, context: RequestConte
         session = sessions.get(member) if epoch == FINAL_EPOCH else sessions.continued(member, epoch)
     except ShareSessionError as error:
         return ShareAcknowledgeResponse(error_code=error.code)
-    asked = {
-        TopicIdPartition(topic.topic_id, part.partition_index): part.acknowledgement_batches
-        for topic in request.topics
-        for part in topic.partitions
-    }
+    asked = batches_of(request.topics)
     acknowledgements = Acknowledgements(
         node.shares,
         member,
@@ -72,17 +69,12 @@ async def _answer(
     }
     if request.share_session_epoch == FINAL_EPOCH and node.shares.sessions.end(member) is not None:
         node.shares.leave(member, session.partitions)
-    topics: dict[bytes, list[PartitionData]] = {}
-    for part, answer in answers.items():
-        topics.setdefault(part.topic_id, []).append(answer)
-    leaders = name_leaders(node, context, answers)
+    leaders = name_leaders(node, context, answers, NodeEndpoint)
     return ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=node.share_settings(member.group_id).record_lock_duration_ms,
         responses=[
-            ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=parts) for topic_id, parts in topics.items()
+            ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=parts)
+            for topic_id, parts in by_topic(answers).items()
         ],
-        node_endpoints=[
-            NodeEndpoint(node_id=node_id, host=leader.host, port=leader.port, rack=leader.rack)
-            for node_id, leader in leaders.items()
-        ],
+        node_endpoints=leaders,
     )

@@ -1,10 +1,10 @@
 """Acknowledgements of a request: which are valid, what becomes of the records, and the answer when that is stored."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from fencepost.broker.brokers import Leader, other_leader
+from fencepost.broker.brokers import other_leader
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_topics
@@ -15,6 +15,9 @@ from fencepost.broker.share.values import AckBatch, AckType, Refused
 from fencepost.protocol.admin_enums import AclOperation
 from fencepost.protocol.errors import NO_ERROR, ErrorCode
 from fencepost.protocol.topics import TopicPartition
+
+PartT = TypeVar("PartT")
+EndpointT = TypeVar("EndpointT")
 
 RENEW_SINCE = 2
 MEMBER_ID_MAX = 36
@@ -58,6 +61,23 @@ class Batch(Protocol):
     acknowledge_types: list[int]
 
 
+def batches_of(topics: Iterable[Any]) -> dict[TopicIdPartition, Sequence[Batch]]:
+    """The acknowledgements of each partition that a request names."""
+    return {
+        TopicIdPartition(topic.topic_id, part.partition_index): part.acknowledgement_batches
+        for topic in topics
+        for part in topic.partitions
+    }
+
+
+def by_topic(answers: Mapping[TopicIdPartition, PartT]) -> dict[bytes, list[PartT]]:
+    """The partitions' parts of a response, by the ids of their topics."""
+    topics: dict[bytes, list[PartT]] = {}
+    for part, answer in answers.items():
+        topics.setdefault(part.topic_id, []).append(answer)
+    return topics
+
+
 class NamesLeader(Protocol):
     """A partition's part of a response."""
 
@@ -66,18 +86,23 @@ class NamesLeader(Protocol):
 
 
 def name_leaders(
-    node: Broker, context: RequestContext, answers: Mapping[TopicIdPartition, NamesLeader]
-) -> dict[int, Leader]:
-    """Add the leaders of partitions that are led elsewhere (KIP-951); return those brokers by their ids."""
-    found: dict[int, Leader] = {}
+    node: Broker,
+    context: RequestContext,
+    answers: Mapping[TopicIdPartition, NamesLeader],
+    endpoint: Callable[..., EndpointT],
+) -> list[EndpointT]:
+    """Add the leaders of partitions that are led elsewhere (KIP-951); return the endpoints of those brokers."""
+    found: dict[int, EndpointT] = {}
     for part, answer in answers.items():
         name = node.metadata.topic_name(part.topic_id)
         if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and name is not None:
             leader = other_leader(node, context, TopicPartition(name, part.partition))
             if leader is not None:
                 answer.current_leader.leader_id, answer.current_leader.leader_epoch = leader.node_id, leader.epoch
-                found[leader.node_id] = leader
-    return found
+                found[leader.node_id] = endpoint(
+                    node_id=leader.node_id, host=leader.host, port=leader.port, rack=leader.rack
+                )
+    return list(found.values())
 
 
 def problem(batches: Sequence[Batch], may_renew: bool, is_renewal: bool) -> bool:

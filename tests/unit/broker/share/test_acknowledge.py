@@ -84,7 +84,7 @@ class TestRefused:
 
     @pytest.mark.parametrize("kind", [ACCEPT, RELEASE, REJECT, RENEW, GAP])
     def test_after_the_lock_ended(self, kind: int) -> None:
-        """KIP-932: INVALID_RECORD_STATE once the record is no longer acquired, whoever holds it since."""
+        """KIP-932: INVALID_RECORD_STATE once the record is no longer acquired, also if another member holds it."""
         share = holding()
         share.wait(30_000)
         assert refused(share, "a", 0, 9, kind) == ErrorCode.INVALID_RECORD_STATE
