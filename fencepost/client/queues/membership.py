@@ -1,12 +1,14 @@
 """A queue's membership in its share group: ShareGroupHeartbeat to the group's coordinator."""
 
 import logging
+import math
 
 import anyio
 
 from fencepost.client.config import QueueConfig
 from fencepost.client.core.share_member import LEAVE, ShareHeartbeat, ShareMember
 from fencepost.client.errors import FatalError, KafkaError, RetriableError, code_of, error_for
+from fencepost.client.group.membership import LONG_WAIT_S
 from fencepost.client.network.cluster import GROUP, Cluster
 from fencepost.client.queues.hand import Hand
 from fencepost.protocol.errors import ErrorCode
@@ -32,13 +34,16 @@ class ShareMembership:
         self._cluster = cluster
         self._config = config
         self._hand = hand
+        self._topics = topics
         self._purpose = purpose
         self.machine = ShareMember(topics)
         self._interval_s = _FIRST_INTERVAL_S
+        self._warn_at = math.inf
         self._backoff = cluster.policy.loop(f"being a member of share group {config.group_id!r}")
 
     async def run(self) -> None:
         """Send heartbeats until cancelled, or until the group rejects this member: then the queue fails."""
+        self._warn_at = anyio.current_time() + LONG_WAIT_S
         while self.machine.failure is None:
             sent = self.machine.heartbeat()
             try:
@@ -53,11 +58,37 @@ class ShareMembership:
             self._hand.notify()
             if code is ErrorCode.NONE:
                 self._backoff.reset()
+                await self._warn_of_wait()
                 await anyio.sleep(
                     self._interval_s if self.machine.assignment else min(self._interval_s, _WITHOUT_PARTITIONS_S)
                 )
             else:
                 await self._backoff.pause()
+
+    async def _warn_of_wait(self) -> None:
+        """Warn once why a member without partitions waits; other warnings report brokers that do not answer."""
+        now = anyio.current_time()
+        if self.machine.assignment:
+            self._warn_at = now + LONG_WAIT_S
+        elif now > self._warn_at:
+            self._warn_at = math.inf
+            _LOG.warning(
+                "queue of %s: no partitions of %s for %.0f s. %s",
+                self._config.group_id,
+                ", ".join(self._topics),
+                LONG_WAIT_S,
+                await self._reason_of_wait(),
+            )
+
+    async def _reason_of_wait(self) -> str:
+        try:
+            refused = await self._cluster.refresh(self._topics)
+        except KafkaError as error:
+            return f"Whether they exist is not known now: {error}"
+        if refused:
+            names = ", ".join(f"{name} ({code.name})" for name, code in sorted(refused.items()))
+            return f"Create {names}, or grant its user DESCRIBE and READ; the queue reads it as soon as it can"
+        return "The group has not begun to read them: the log of the broker that is its coordinator says why"
 
     async def _heartbeat(self, sent: ShareHeartbeat) -> ErrorCode:
         response = await self._ask(sent)
