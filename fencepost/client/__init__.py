@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from fencepost.client.producer.record_serializer import Headers as Headers
     from fencepost.client.queues.message import AcknowledgementError as AcknowledgementError
     from fencepost.client.queues.message import Message as Message
+    from fencepost.client.queues.metrics import QueueMetrics as QueueMetrics
     from fencepost.client.queues.queue import Queue as Queue
     from fencepost.client.serializers import SerializationError as SerializationError
     from fencepost.client.transactions.open_transaction import PreparedTransaction as PreparedTransaction
@@ -132,6 +133,7 @@ _HOME = {
     "ProducerMetrics": "producer.metrics",
     "ProducerOptions": "keywords",
     "Queue": "queues.queue",
+    "QueueMetrics": "queues.metrics",
     "QueueOptions": "keywords",
     "ReadError": "consumer.read_errors",
     "RebalanceCallback": "keywords",

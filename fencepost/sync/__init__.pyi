@@ -64,6 +64,7 @@ from fencepost.client.keywords import (
 from fencepost.client.producer.deliveries import RecordMetadata
 from fencepost.client.producer.metrics import ProducerMetrics
 from fencepost.client.producer.record_serializer import Headers
+from fencepost.client.queues.metrics import QueueMetrics
 from fencepost.client.serializers import AnyDeserializer, AnySerializer
 from fencepost.client.transactions.open_transaction import PreparedTransaction
 from fencepost.protocol.topics import TopicPartition
@@ -489,6 +490,7 @@ class Queue(Generic[K, V]):
     def stop(self) -> None: ...
     @property
     def lost(self) -> int: ...
+    def metrics(self) -> QueueMetrics: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -122,6 +122,11 @@ class Chunk:
         return header.partition_leader_epoch
 
 
+def unpacks_apart(header: BatchHeader) -> bool:
+    """Whether another thread should unpack this batch: it is compressed, and large."""
+    return bool(header.attributes & CODEC_MASK) and header.size_bytes >= _BY_THEMSELVES_BYTES
+
+
 def packed_ahead(chunks: Iterable[Chunk], limit: int) -> list[tuple[Chunk, int, BatchHeader]]:
     """The batches of the next `limit` records that another thread should unpack."""
     found: list[tuple[Chunk, int, BatchHeader]] = []
@@ -131,8 +136,6 @@ def packed_ahead(chunks: Iterable[Chunk], limit: int) -> list[tuple[Chunk, int, 
             if limit <= 0:
                 return found
             limit -= header.record_count
-            if not header.attributes & CODEC_MASK:
-                continue
-            if header.size_bytes >= _BY_THEMSELVES_BYTES and start not in chunk.unpacked:
+            if unpacks_apart(header) and start not in chunk.unpacked:
                 found.append((chunk, start, header))
     return found

@@ -1,11 +1,14 @@
 """Acquired records as they arrive: messages for the program, and an acknowledgement at once for all others."""
 
 import logging
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import anyio
+import anyio.to_thread
 
 from fencepost.client.config import QueueConfig
+from fencepost.client.consumer.chunk import unpacks_apart
 from fencepost.client.consumer.consumed import deserialized
 from fencepost.client.consumer.read_errors import DeserializationError
 from fencepost.client.core.acknowledgements import AcknowledgeType
@@ -16,10 +19,21 @@ from fencepost.client.lookups import Lookups
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.queues.hand import Hand
 from fencepost.client.queues.message import Message
+from fencepost.protocol.batch_header import Buffer, CorruptBatch, iter_headers
 from fencepost.protocol.records import Record
 from fencepost.protocol.topics import TopicPartition
 
 _LOG = logging.getLogger(__name__)
+
+
+class Arrived(NamedTuple):
+    """What a ShareFetch response acquired of one partition."""
+
+    place: Place
+    ranges: list[AcquiredRange]
+    held: dict[int, HeldRecord]
+    """By offset."""
+    records: Buffer
 
 
 class Arrivals:
@@ -31,13 +45,19 @@ class Arrivals:
         self._hand = hand
         self._lookups = Lookups(config.key_deserializer, config.value_deserializer)
 
-    async def take_in(self, place: Place, part: Any, lock_s: float) -> None:
-        """One partition's part of a ShareFetch response."""
-        hand, config = self._hand, self._config
+    def hold(self, place: Place, part: Any, lock_s: float) -> Arrived:
+        """Hold what one partition's part of a ShareFetch response acquired, as of now; then `take_in`."""
         ranges = [AcquiredRange(one.first_offset, one.last_offset, one.delivery_count) for one in part.acquired_records]
-        held = hand.held.acquired(place, ranges, anyio.current_time(), lock_s)
+        held = self._hand.held.acquired(place, ranges, anyio.current_time(), lock_s)
+        return Arrived(place, ranges, held, part.records or b"")
+
+    async def take_in(self, arrived: Arrived) -> int:
+        """Give what can be read to the program, and acknowledge the rest; return how many records could be read."""
+        hand, config = self._hand, self._config
+        place, ranges, held, batches = arrived
         partition = TopicPartition(self._cluster.names.get(place[0], "?"), place[1])
-        found = sort_out(part.records, ranges, config.check_crcs, config.max_decompressed_bytes)
+        sort = partial(sort_out, batches, ranges, config.check_crcs, config.max_decompressed_bytes)
+        found = await anyio.to_thread.run_sync(sort) if _are_large(batches) else sort()
         for wrong in found.errors:
             _LOG.warning("queue of %s: %s cannot be read: %s", config.group_id, partition, wrong)
         for offset in found.gaps:
@@ -51,12 +71,13 @@ class Arrivals:
             for one, _ in found.records:
                 record = held[one.offset]
                 hand.decide(record, AcknowledgeType.RELEASE, hand.retry_delay_s(record.delivery_count))
-            return
+            return len(found.records)
         for one, _ in found.records:
             if hand.is_stopping:
                 hand.decide(held[one.offset], AcknowledgeType.RELEASE)
             else:
                 self._deliver(partition, one, held[one.offset])
+        return len(found.records)
 
     async def _look_up(self, partition: TopicPartition, records: list[tuple[Record, int]]) -> bool:
         """Wait for the schemas of the deserializers; False, and a failure for the program, if they cannot be had."""
@@ -75,3 +96,11 @@ class Arrivals:
             self._hand.decide(held, AcknowledgeType.REJECT)
             return
         self._hand.buffer.append(Message(self._hand, held, consumed))
+
+
+def _are_large(batches: Buffer) -> bool:
+    """Whether unpacking them would hold up the event loop."""
+    try:
+        return any(unpacks_apart(header) for _, header in iter_headers(batches))
+    except CorruptBatch:
+        return False  # `sort_out` finds it again

@@ -15,9 +15,10 @@ from fencepost.client.core.share_session import SESSION_ERRORS, Place, ShareSess
 from fencepost.client.errors import ConnectionLostError, KafkaError, RetriableError, code_of, error_for
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.network.retry import Backoff
-from fencepost.client.queues.arrivals import Arrivals
+from fencepost.client.queues.arrivals import Arrivals, Arrived
 from fencepost.client.queues.hand import Hand
 from fencepost.client.queues.membership import ShareMembership
+from fencepost.client.queues.metrics import ShareMetrics
 from fencepost.client.queues.share_requests import SINCE, acknowledge_request, fetch_request
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -64,6 +65,7 @@ class Exchange:
         self._resting: dict[Place, float] = {}
         self._refresh_due = False
         self._lock_s = _LOCK_S
+        self.metrics = ShareMetrics()
         self.is_over = anyio.Event()
 
     async def run(self) -> None:
@@ -195,17 +197,23 @@ class Exchange:
         if not self._answered(leader, response, sent, "ShareFetch"):
             return
         left = dict(sent)
+        arrived: list[Arrived] = []
         for topic in response.responses:
             for part in topic.partitions:
                 place = bytes(topic.topic_id), part.partition_index
                 if (acknowledged := left.pop(place, None)) is not None:
-                    hand.held.answered(acknowledged, code_of(part.acknowledge_error_code), sent_at, self._lock_s)
+                    self._acknowledged(acknowledged, code_of(part.acknowledge_error_code), sent_at)
                 if part.error_code:
                     self._rejected(place, part, response.node_endpoints, leader, "ShareFetch")
                 elif part.acquired_records:
-                    await self._arrivals.take_in(place, part, self._lock_s)
+                    arrived.append(self._arrivals.hold(place, part, self._lock_s))
         self._unanswered(left)
         hand.report_lost()
+        fetches = self.metrics.fetches
+        size = sum(len(one.records) for one in arrived)
+        fetches.fetched(anyio.current_time() - sent_at, size, response.throttle_time_ms)
+        for one in arrived:
+            fetches.records_consumed += await self._arrivals.take_in(one)
         hand.notify()
 
     async def _acknowledge(self, leader: _Leader, sent: dict[Place, list[Sent]]) -> None:
@@ -227,12 +235,17 @@ class Exchange:
                 place = bytes(topic.topic_id), part.partition_index
                 if (acknowledged := left.pop(place, None)) is not None:
                     code = code_of(part.error_code)
-                    hand.held.answered(acknowledged, code, sent_at, self._lock_s)
+                    self._acknowledged(acknowledged, code, sent_at)
                     if code.retriable:
                         self._rejected(place, part, response.node_endpoints, leader, "ShareAcknowledge")
         self._unanswered(left)
         hand.report_lost()
         hand.notify()
+
+    def _acknowledged(self, sent: list[Sent], code: ErrorCode, sent_at: float) -> None:
+        self.metrics.acknowledgements += len(sent)
+        self.metrics.refused += len(sent) if code else 0
+        self._hand.held.answered(sent, code, sent_at, self._lock_s)
 
     def _unanswered(self, sent: dict[Place, list[Sent]]) -> None:
         for part in sent.values():

@@ -18,6 +18,7 @@ from fencepost.client.queues.exchange import Exchange
 from fencepost.client.queues.hand import Hand
 from fencepost.client.queues.membership import NEEDS, ShareMembership
 from fencepost.client.queues.message import Message
+from fencepost.client.queues.metrics import QueueMetrics
 from fencepost.client.queues.share_requests import SINCE
 from fencepost.protocol.api_keys import ApiKey
 
@@ -106,6 +107,10 @@ class Queue(Generic[K, V]):
     def lost(self) -> int:
         """How many messages lost their locks, or their acknowledgements, so far; these may be delivered again."""
         return self._hand.lost
+
+    def metrics(self) -> QueueMetrics:
+        """This queue's metrics now, under the names of Kafka's share consumer."""
+        return self._exchange.metrics.snapshot(len(self._membership.machine.assignment), self._hand.held.in_flight)
 
     def __aiter__(self) -> AsyncIterator[Message[K, V]]:
         """One message at a time. Ends after `stop`; raises the error of the background."""

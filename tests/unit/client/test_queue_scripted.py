@@ -1,5 +1,7 @@
 """A queue against a broker that does what a test says: errors of sessions, of the group, and of leaders (KIP-932)."""
 
+import random
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -9,12 +11,17 @@ from trio.testing import MockClock
 
 import fencepost
 from fencepost import AcknowledgementError, ErrorCode, FatalError
+from fencepost.client.queues import arrivals
+from fencepost.protocol.compression import Compression
 from fencepost.protocol.messages.api76_share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
 )
 from fencepost.protocol.messages.api78_share_fetch import (
+    AcquiredRecords,
     ShareFetchResponse,
 )
+from fencepost.protocol.record_batch import build_batch
+from fencepost.protocol.records import Record
 from tests.kit.scripted_broker import HANG_UP
 from tests.kit.share_broker import LOCK_S, ShareBroker
 
@@ -187,3 +194,60 @@ async def test_share_groups_that_are_switched_off_are_named(serve: Any, autojump
     broker.scripts["ShareGroupHeartbeat"] = [lambda request, version: off]
     with pytest.raises(FatalError, match=r"feature share\.version"):
         await take_one(broker)
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+async def test_large_compressed_batches_are_unpacked_in_another_thread(
+    serve: Any, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """As a consumer's; small ones are not: the way there and back would cost more."""
+    broker, value = await serve(), random.Random(1).randbytes(size)
+    batch = bytes(build_batch([Record(0, 0, None, value)], compression=Compression.LZ4))
+    acquired = [AcquiredRecords(first_offset=0, last_offset=0, delivery_count=1)]
+    broker.scripts["ShareFetch"] = [lambda request, version: broker.fetched(records=batch, acquired_records=acquired)]
+    broker.count = 0
+    threads: list[int] = []
+    real = arrivals.sort_out
+
+    def sort_out(*given: Any) -> Any:
+        threads.append(threading.get_ident())
+        return real(*given)
+
+    monkeypatch.setattr(arrivals, "sort_out", sort_out)
+    assert (await take_one(broker)).value == value
+    assert [one == threading.get_ident() for one in threads] == [size == 100]
+
+
+async def test_a_queue_without_partitions_says_once_why(
+    serve: Any, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A topic that is missing, or hidden; or a group that does not begin it. The queue waits on."""
+    for topic, reason in (("t", "The group has not begun"), ("missing", "Create missing (UNKNOWN_TOPIC_OR_PARTITION)")):
+        broker = await serve()
+        nothing = ShareGroupHeartbeatResponse(member_epoch=1, heartbeat_interval_ms=1000)
+        broker.scripts["ShareGroupHeartbeat"] = [lambda request, version, answer=nothing: answer] * 60
+        caplog.clear()
+        async with fencepost.Client(broker.address) as kafka, kafka.queue(topic, group="g"):
+            await trio.sleep(9)
+            assert not caplog.messages
+            await trio.sleep(20)
+        [said] = caplog.messages
+        assert said.startswith(f"queue of g: no partitions of {topic} for 10 s. {reason}")
+
+
+async def test_the_metrics_of_a_queue(serve: Any, autojump_clock: MockClock) -> None:
+    """ShareFetchMetricsRegistry: the names of Kafka's share consumer, and our own."""
+    broker = await serve(2)
+    broker.refused = [broker.fetched(acknowledge_error_code=ErrorCode.INVALID_RECORD_STATE)]
+    async with fencepost.Client(broker.address) as kafka, kafka.queue("t", group="g") as queue:
+        async for message in queue:
+            message.accept()
+            await trio.sleep(1)
+            break
+        found = queue.metrics()
+    assert (found.records_consumed_total, found.in_flight, found.assigned_partitions) == (2, 1, 1)
+    assert (found.acknowledgements_send_total, found.acknowledgements_error_total) == (1, 1)
+    assert found.bytes_consumed_total > 0 < found.fetch_latency_max
+    names = found.prometheus()
+    assert names["kafka_consumer_share_fetch_manager_fetch_total"] == found.fetch_total > 1
+    assert names["fencepost_queue_in_flight"] == 1
