@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fencepost.client.admin.client import parts_of
 from fencepost.client.admin.fetching import fetch
 from fencepost.client.admin.parts import AdminParts
-from fencepost.client.consumer.consumed import ConsumerRecord
+from fencepost.client.consumer.consumed import ConsumerBatch, ConsumerRecord
 from fencepost.client.errors import KafkaError
 from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.compression import DEFAULT_LIMIT_BYTES
@@ -38,10 +38,11 @@ class DeadLetter(NamedTuple):
 
 
 class Redriven(NamedTuple):
-    """What a redrive did."""
+    """What a redrive did, or would do."""
 
-    sent: int
-    lost: tuple[DeadLetter, ...]
+    sent: dict[TopicPartition, set[int]]
+    """The offsets that the records had, by partition."""
+    lost: list[DeadLetter]
     """Those whose record is no longer in its topic, and that have no copy of it."""
 
 
@@ -78,41 +79,52 @@ async def dead_letters(kafka: "Client", topic: str, group_id: str) -> AsyncItera
                     yield found
 
 
-async def redrive(kafka: "Client", topic: str, group_id: str) -> Redriven:
+async def redrive(kafka: "Client", topic: str, group_id: str, *, dry_run: bool = False) -> Redriven:
     """Send the records of a share group's dead letters again, to the topics and partitions where they were.
 
     Each dead letter is redriven once, also if this ends in the middle or runs twice at a time: the position in `topic`
-    is that of a group of its own, and is committed in the transaction that sends the records. Of several dead letters
-    of one record, as a crash of the broker leaves them, one run sends one. A record is sent as its topic has it, with
-    its headers, or else as the dead letter has it. All groups that read the topic get it again.
+    is that of a group of its own, and is committed in the transaction that sends the records. It expires as every
+    group's position. Of several dead letters of one record, as a crash of the broker leaves them, one run sends one. A
+    record is sent as its topic has it, with its headers, or else as the dead letter has it. All groups that read the
+    topic get it again. `dry_run` reads the same, and changes nothing.
     Raises FencedError if another redrive of this group began meanwhile, and AbortableError if a transaction failed.
     """
     name = f"redrive.{topic}.{group_id}"
-    sent, lost = set[tuple[TopicPartition, int]](), list[DeadLetter]()
-    async with (
-        kafka.admin() as admin,
-        kafka.consumer(topic, group=name) as consumer,
-        kafka.transactional_producer(name) as producer,
-    ):
-        async for batch in consumer.read_to_end():
-            async with producer.transaction() as txn:
-                for letter in batch:
-                    dead = dead_letter_of(letter)
-                    if dead is None or dead.group_id != group_id or (dead.partition, dead.offset) in sent:
-                        continue
-                    record = await _source_of(parts_of(admin), dead)
-                    if record is not None and dead.is_copy and (record.key, record.value) != (letter.key, letter.value):
-                        record = None  # the topic was deleted, and created again
-                    if record is None and not dead.is_copy:
-                        lost.append(dead)
-                        continue
-                    key, value = (letter.key, letter.value) if record is None else (record.key, record.value)
-                    headers = () if record is None else record.headers
-                    where, partition = dead.partition
-                    await txn.send(where, value, key=key, partition=partition, headers=headers)
-                    sent.add((dead.partition, dead.offset))
-                await txn.send_offsets(consumer)
-    return Redriven(len(sent), tuple(lost))
+    found = Redriven({}, [])
+    async with kafka.admin() as admin, kafka.consumer(group=name) as consumer:
+        if dry_run:
+            consumer.assign(await consumer.partitions_for(topic))
+            async for batch in consumer.read_to_end():
+                async for _ in _records_of(parts_of(admin), batch, group_id, found):
+                    pass
+            return found
+        async with kafka.transactional_producer(name) as producer:
+            consumer.assign(await consumer.partitions_for(topic))  # now: the producer has ended what others left open
+            async for batch in consumer.read_to_end():
+                async with producer.transaction() as txn:
+                    async for where, one in _records_of(parts_of(admin), batch, group_id, found):
+                        to, partition = where
+                        await txn.send(to, one.value, key=one.key, partition=partition, headers=one.headers)
+                    await txn.send_offsets(consumer)
+    return found
+
+
+async def _records_of(
+    admin: AdminParts, letters: ConsumerBatch[bytes, bytes], group_id: str, found: Redriven
+) -> AsyncIterator[tuple[TopicPartition, Record]]:
+    """What to send for each dead letter, and where to; all is noted in `found`."""
+    for letter in letters:
+        dead = dead_letter_of(letter)
+        if dead is None or dead.group_id != group_id or dead.offset in found.sent.get(dead.partition, ()):
+            continue
+        record = await _source_of(admin, dead)
+        if record is not None and dead.is_copy and (record.key, record.value) != (letter.key, letter.value):
+            record = None  # the topic was deleted, and created again
+        if record is None and not dead.is_copy:
+            found.lost.append(dead)
+            continue
+        found.sent.setdefault(dead.partition, set()).add(dead.offset)
+        yield dead.partition, record or Record(letter.offset, letter.timestamp_ms, letter.key, letter.value)
 
 
 async def _source_of(admin: AdminParts, dead: DeadLetter) -> Record | None:

@@ -213,8 +213,13 @@ def test_records_that_were_given_up_are_listed_and_sent_again(broker: BrokerProc
         "redrive-jobs:0       1           1  Offset rejected by client.  no"
         in queue(broker, "dead-letters", group).stdout
     )
-    assert asked(broker, "redrive", group) == {"sent": 2, "lost": []}
-    assert asked(broker, "redrive", group) == {"sent": 0, "lost": []}
+    planned = queue(broker, "redrive", group, "--dry-run").stdout
+    assert "redrive-jobs:0        2  0, 1" in planned
+    assert planned.endswith("Would send 2 records of dlq.redrive-jobs again.\n")
+    wanted = {"dead_letter_topic": letters, "sent": 2, "partitions": {"redrive-jobs:0": 2}, "lost": []}
+    assert asked(broker, "redrive", group, "--dry-run") == {**wanted, "dry_run": True}
+    assert asked(broker, "redrive", group) == {**wanted, "dry_run": False}
+    assert asked(broker, "redrive", group) == {**wanted, "sent": 0, "partitions": {}, "dry_run": False}
     assert wire.fetch("redrive-jobs").high_watermark == 6, "two records, and the marker"
     refused = queue(broker, "dead-letters", "no-letters")
     assert refused.exit_code == 1

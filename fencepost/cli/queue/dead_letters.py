@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from fencepost.client.redrive import DeadLetter, Redriven
 
 HEAD = ("PARTITION", "OFFSET", "DELIVERIES", "REASON", "COPY", "WRITTEN")
+FIRST = 5
+"""How many records of a partition a dry run names."""
 _TOPIC = click.option(
     "--topic",
     shell_complete=complete_topics,
@@ -51,26 +53,41 @@ def dead_letters(group_id: str, topic: str | None, broker: Broker) -> None:
 @click.command(short_help="Send the records that a share group gave up again.")
 @click.argument("group_id", metavar="GROUP", shell_complete=complete_groups)
 @_TOPIC
+@click.option("--dry-run", is_flag=True, help="Say what would happen. Change nothing.")
 @broker_options
-def redrive(group_id: str, topic: str | None, broker: Broker) -> None:
+def redrive(group_id: str, topic: str | None, dry_run: bool, broker: Broker) -> None:
     """Send the records of a share group's dead letters again, to the topics and partitions where they were.
 
-    Each dead letter is redriven once, however often this runs: its position is committed in the transaction that sends
-    the records. All groups that read those topics get the records again.
+    Each dead letter is redriven once, however often this runs, and also if it is interrupted: the position in the
+    dead-letter topic is committed in the transaction that sends the records. It is that of the group
+    redrive.TOPIC.GROUP, and expires after offsets.retention.minutes without a redrive. All groups that read the
+    topics of the records get them again, with isolation read_committed each once.
 
     \b
-    Example:
+    Examples:
+      fencepost queue redrive workers --dry-run
       fencepost queue redrive workers
     """
 
-    async def work(kafka: "Client") -> "Redriven":
+    async def work(kafka: "Client") -> "tuple[str, Redriven]":
         from fencepost.client.redrive import redrive as send_again
 
-        return await send_again(kafka, await _topic_of(kafka, group_id, topic), group_id)
+        letters = await _topic_of(kafka, group_id, topic)
+        return letters, await send_again(kafka, letters, group_id, dry_run=dry_run)
 
-    done = broker.run("queue", work)
-    lost = [_as_json(one) for one in done.lost]
-    broker.print({"sent": done.sent, "lost": lost}, f"Sent {counted(done.sent, 'record')} again.")
+    letters, done = broker.run("queue", work)
+    lost, sent = [_as_json(one) for one in done.lost], sum(map(len, done.sent.values()))
+    as_object = {
+        "dead_letter_topic": letters,
+        "sent": sent,
+        "partitions": {f"{place.topic}:{place.partition}": len(done.sent[place]) for place in sorted(done.sent)},
+        "lost": lost,
+        "dry_run": dry_run,
+    }
+    text = f"{'Would send' if dry_run else 'Sent'} {counted(sent, 'record')} of {cell(letters)} again."
+    if dry_run and sent:
+        text = f"{_plan(done)}\n{text}"
+    broker.print(as_object, text)
     if lost:
         places = ", ".join(f"{cell(one.partition.topic)}:{one.partition.partition}@{one.offset}" for one in done.lost)
         fail(
@@ -78,6 +95,14 @@ def redrive(group_id: str, topic: str | None, broker: Broker) -> None:
             "Their topic does not have them any more, and their dead letters have no copies.",
             "Set errors.deadletterqueue.copy.record.enable=true on the group.",
         )
+
+
+def _plan(done: "Redriven") -> str:
+    rows = []
+    for place, offsets in sorted(done.sent.items()):
+        first = ", ".join(map(str, sorted(offsets)[:FIRST])) + (", ..." if len(offsets) > FIRST else "")
+        rows.append((f"{cell(place.topic)}:{place.partition}", len(offsets), first))
+    return table(("TO", "RECORDS", "OFFSETS"), rows)
 
 
 async def _topic_of(kafka: "Client", group_id: str, topic: str | None) -> str:
