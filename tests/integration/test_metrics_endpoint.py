@@ -94,7 +94,7 @@ def test_groups_of_the_consumer_protocol_show_g4(metered: BrokerProcess) -> None
 
 
 def test_records_of_share_groups_show(metered: BrokerProcess) -> None:
-    """ShareGroupMetrics, SharePartitionMetrics, ShareSessionCache and BrokerTopicMetrics of Kafka; counts by group."""
+    """ShareGroupMetrics, SharePartitionMetrics, ShareSessionCache, BrokerTopicMetrics and ShareCoordinatorMetrics."""
     with Wire(metered.connect()) as wire:
         wire.create_topic("t")
         begin_queue(wire, "g", "t")
@@ -115,7 +115,11 @@ def test_records_of_share_groups_show(metered: BrokerProcess) -> None:
     assert samples[f"kafka_server_sharepartitionmetrics_inflightmessagecount{place}"] == 2
     assert samples["kafka_server_sharesessioncache_sharesessionscount"] == 1
     assert samples["kafka_server_sharesessioncache_sharepartitionscount"] == 1
-    assert samples["fencepost_share_partitions"] == 1
+    assert samples["fencepost_share_partitions"] == samples["fencepost_share_states"] == 1
+    written = samples["kafka_server_share_coordinator_metrics_write_total"]
+    assert samples["fencepost_share_state_write_seconds_count"] == written == 2
+    assert samples["fencepost_share_state_snapshots_total"] == 1, "it began"
+    assert samples["fencepost_share_state_records"] >= written + 1
     of_topic = {name: samples[f'kafka_server_brokertopicmetrics_{name}_total{{topic="t"}}'] for name in SHARE_REQUESTS}
     assert of_topic == dict(zip(SHARE_REQUESTS, (1, 0, 3, 1), strict=True))
 

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.metrics.counters import ShareGroupCounters
 from fencepost.broker.metrics.tables import Family, labels, table_text
 from fencepost.broker.ports import Broker
 from fencepost.broker.share.led import LedPartition
 from fencepost.broker.share.values import AckType
+from fencepost.protocol.topics import SHARE_STATE_TOPIC, TopicPartition
 
 SESSIONS = "kafka_server_sharesessioncache"
 IN_FLIGHT = (
@@ -47,6 +49,39 @@ def share_metrics(node: Broker) -> Iterator[Metric]:
     for kind in AckType:
         family.add_metric((kind.name.capitalize(),), node.metrics.acknowledged[kind])
     yield family
+    yield from _coordinator_metrics(node)
+
+
+def _coordinator_metrics(node: Broker) -> Iterator[Metric]:
+    """The families about the share coordinator (Kafka's ShareCoordinatorMetrics)."""
+    states = node.share_states
+    tallies = states.tallies
+    yield GaugeMetricFamily("fencepost_share_states", "Share partitions whose states are kept here", value=len(states))
+    yield GaugeMetricFamily(
+        "fencepost_share_state_records",
+        "Records of __share_group_state that are not pruned",
+        value=sum(log.log_end_offset - log.log_start_offset for log in _state_logs(node)),
+    )
+    yield CounterMetricFamily(
+        "kafka_server_share_coordinator_metrics_write",
+        "Changes of share partitions' states that were stored",
+        value=tallies.writes,
+    )
+    yield CounterMetricFamily(
+        "fencepost_share_state_snapshots", "Snapshots of share partitions' states", value=tallies.snapshots
+    )
+    times = HistogramMetricFamily(
+        "fencepost_share_state_write_seconds", "From a request to store changes of states until they are durable"
+    )
+    times.add_metric((), tallies.write_times.buckets(), tallies.write_times.sum_seconds)
+    yield times
+
+
+def _state_logs(node: Broker) -> Iterator[PartitionLog]:
+    for shard in node.share_states.runtime.shards():
+        log = node.partition(TopicPartition(SHARE_STATE_TOPIC, shard.partition))
+        if log is not None:
+            yield log
 
 
 async def share_text(node: Broker, most: int) -> list[bytes]:

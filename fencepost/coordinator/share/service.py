@@ -1,7 +1,7 @@
 """The share coordinator: the states of share partitions, in the partitions of `__share_group_state`."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -24,8 +24,9 @@ from fencepost.coordinator.share import decisions
 from fencepost.coordinator.share.config import ShareStateConfig, state_topic
 from fencepost.coordinator.share.decisions import Decided
 from fencepost.coordinator.share.key_text import key_text
-from fencepost.coordinator.share.records import Removed, ShareRecord
+from fencepost.coordinator.share.records import Removed, ShareRecord, Snapshot
 from fencepost.coordinator.share.state import ShareRecords, ShareShardState
+from fencepost.coordinator.share.tallies import Tallies
 from fencepost.coordinator.share.values import (
     InitialState,
     Outcome,
@@ -73,6 +74,7 @@ class ShareStates:
         )
         self._topics = topics
         self._clock = clock
+        self.tallies = Tallies()
         self._is_started = self._forgets_deleted = False
         self._decided: dict[tuple[int, int], list[ShareKey]] = {}
         """By partition and producer id: what transactions acknowledged whose markers are not durable yet."""
@@ -171,7 +173,7 @@ class ShareStates:
         def decide(key: ShareKey, update: StateUpdate, state: ShareShardState, now_ms: int) -> Decided[Outcome]:
             return decisions.write(state, key, update, self._partitions(key), self._updates, now_ms)
 
-        return await self._run(updates, decide, Outcome)
+        return await self._timed(self._run(updates, decide, Outcome))
 
     async def write_in_transaction(
         self,
@@ -187,7 +189,14 @@ class ShareStates:
         def decide(key: ShareKey, update: StateUpdate, state: ShareShardState, now_ms: int) -> Decided[Outcome]:
             return decisions.write_in_transaction(state, key, update, self._partitions(key), producer.producer_id)
 
-        return await self._run(updates, decide, Outcome, producer, appended)
+        return await self._timed(self._run(updates, decide, Outcome, producer, appended))
+
+    async def _timed(self, writing: Awaitable[list[Outcome]]) -> list[Outcome]:
+        began = trio.current_time()
+        outcomes = await writing
+        self.tallies.write_times.add(trio.current_time() - began)
+        self.tallies.writes += sum(not outcome.error for outcome in outcomes)
+        return outcomes
 
     def marker_appended(self, partition: int, producer_id: int, commit: bool) -> None:
         """A marker was appended to this partition of `__share_group_state`: apply it, as each record at its append.
@@ -265,7 +274,7 @@ class ShareStates:
                 replies.append(failed(coordinator_error(error.code), str(error)))
                 continue
             replies.append(decision.reply)
-            waiting.append((number, shard, place(shard, decision.log, ticket), ticket))
+            waiting.append((number, shard, self._placed(shard, decision.log, ticket), ticket))
             if decision.log:
                 ticket.request()
             if number % KEYS_AT_ONCE == KEYS_AT_ONCE - 1 and producer is None:
@@ -277,6 +286,10 @@ class ShareStates:
             else:
                 place(shard, unplaced, ticket)
         return replies
+
+    def _placed(self, shard: ShareShard, records: Sequence[ShareRecord], ticket: Ticket) -> Sequence[ShareRecord]:
+        self.tallies.snapshots += sum(isinstance(record, Snapshot) for record in records)
+        return place(shard, records, ticket)
 
     # Upkeep
 
@@ -310,7 +323,7 @@ class ShareStates:
             try:
                 for number, key in enumerate(decisions.cold(shard.state, self._clock.now_ms(), interval_ms), 1):
                     decision, ticket = shard.decide(partial(decisions.write_again, key=key))
-                    written.append((place(shard, decision.log, ticket), ticket))
+                    written.append((self._placed(shard, decision.log, ticket), ticket))
                     if number % KEYS_AT_ONCE == 0:
                         await trio.lowlevel.checkpoint()
                 await shard.log.newest.durable()
