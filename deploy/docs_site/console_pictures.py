@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 PAGES = {
+    "queue": "/queue?id=workers",
+    "queues": "/queues",
     "overview": "/",
     "topics": "/topics",
     "topic": "/topics/orders",
@@ -122,8 +124,10 @@ async def live(address: str) -> None:
                     NewTopic("payments", 2),
                     NewTopic("clicks", 1),
                     NewTopic("customers", 1, configs=compacted),
+                    NewTopic("jobs", 2),
                 ]
             )
+            await admin.incremental_alter_configs({"share.auto.offset.reset": "earliest"}, group="workers")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trade, kafka, "billing-1", 20, chance)
             nursery.start_soon(trade, kafka, "shipping", 20, chance)
@@ -147,6 +151,30 @@ async def hold_open(address: str, task_status: trio.TaskStatus[None] = trio.TASK
         await trio.sleep(1)
         task_status.started()
         await trio.sleep_forever()
+
+
+async def work(address: str, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """A member of a share group with jobs in hand; the others it has accepted, rejected or released."""
+    async with fencepost.Client(address, client_id="worker-a") as kafka:
+        async with kafka.producer() as producer:
+            for number in range(150):
+                await producer.send("jobs", b"job %d" % number, partition=number % 3 // 2)
+        async with kafka.queue("jobs", group="workers", max_in_flight=40) as queue:
+            messages = aiter(queue)
+            kept = []
+            for number in range(70):
+                message = await anext(messages)
+                if number % 9 == 5:
+                    message.reject()
+                elif number % 3:
+                    message.accept()
+                else:
+                    kept.append(message)
+            for message in kept[4:12]:
+                message.release()
+            await trio.sleep(1)
+            task_status.started()
+            await trio.sleep_forever()
 
 
 def take_pictures(url: str) -> None:
@@ -184,6 +212,7 @@ async def show(address: str, url: str) -> None:
     await live(address)
     async with trio.open_nursery() as nursery:
         await nursery.start(hold_open, address)
+        await nursery.start(work, address)
         await trio.to_thread.run_sync(take_pictures, url)
         nursery.cancel_scope.cancel()
 
