@@ -155,15 +155,10 @@ class Acknowledgements:
             elif not batches:
                 self._answers[part] = Answer()
             else:
-                self._acknowledge(shares, member, part, batches)
+                self._acknowledge(member, part, batches)
 
-    def _acknowledge(
-        self,
-        shares: SharePartitions,
-        member: MemberKey,
-        part: TopicIdPartition,
-        batches: Sequence[Batch],
-    ) -> None:
+    def _acknowledge(self, member: MemberKey, part: TopicIdPartition, batches: Sequence[Batch]) -> None:
+        shares = self._shares
         led = shares.find(member.group_id, part)
         if led is None or not led.active:
             self._answers[part] = Answer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

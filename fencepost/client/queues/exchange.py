@@ -1,7 +1,7 @@
 """Talks to the leaders of a queue's partitions, one request at a time with each: ShareFetch and ShareAcknowledge."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import anyio
@@ -148,16 +148,15 @@ class Exchange:
         such a request may not fetch (KIP-1222). A session is opened without them.
         """
         held, session = self._hand.held, leader.session
-        wanted = {
-            place
-            for place in self._membership.machine.assignment
-            if self._resting.get(place, now) <= now and self._leader_of(place) == leader.node
-        }
-        waiting = {
-            place
-            for place in held.waiting()
-            if self._resting.get(place, now) <= now and self._leader_of(place) == leader.node
-        }
+
+        def due(places: Iterable[Place]) -> set[Place]:
+            return {
+                place
+                for place in places
+                if self._resting.get(place, now) <= now and self._leader_of(place) == leader.node
+            }
+
+        wanted, waiting = due(self._membership.machine.assignment), due(held.waiting())
         room = self._room() if wanted and self._hand.failure is None else 0
         alone = not room or not waiting <= wanted or held.has_renewals(waiting)
         if alone and session.is_open and (apart := held.take(waiting)):

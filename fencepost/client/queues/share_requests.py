@@ -1,7 +1,7 @@
 """The requests of a queue to the leaders of its partitions: ShareFetch and ShareAcknowledge."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from fencepost.client.config import QueueConfig
 from fencepost.client.core.acknowledgements import in_batches
@@ -14,6 +14,7 @@ SINCE = 2
 """The version with record limits (KIP-1206) and renewals (KIP-1222): Kafka 4.2."""
 RECORD_LIMIT = 1
 """The acquire mode in which `max_records` is never exceeded (KIP-1206)."""
+BatchT = TypeVar("BatchT")
 Acknowledgements = Mapping[Place, Sequence[Sent]]
 
 
@@ -35,12 +36,7 @@ def fetch_request(
     """A ShareFetch for the session's partitions; `max_records` 0 acquires nothing."""
     topics: dict[bytes, list[api78.FetchPartition]] = {}
     for place in sorted(changes.added | acknowledgements.keys()):
-        batches = [
-            api78.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
-            for first, last, types in in_batches(
-                (one.record.offset, one.kind) for one in acknowledgements.get(place, ())
-            )
-        ]
+        batches = _batches(acknowledgements.get(place, ()), api78.AcknowledgementBatch)
         part = api78.FetchPartition(partition_index=place[1], acknowledgement_batches=batches)
         topics.setdefault(place[0], []).append(part)
     fetches = max_records > 0
@@ -68,10 +64,7 @@ def acknowledge_request(
     """A ShareAcknowledge of the session at `epoch`."""
     topics: dict[bytes, list[api79.AcknowledgePartition]] = {}
     for place, sent in acknowledgements.items():
-        batches = [
-            api79.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
-            for first, last, types in in_batches((one.record.offset, one.kind) for one in sent)
-        ]
+        batches = _batches(sent, api79.AcknowledgementBatch)
         part = api79.AcknowledgePartition(partition_index=place[1], acknowledgement_batches=batches)
         topics.setdefault(place[0], []).append(part)
     return api79.ShareAcknowledgeRequest(
@@ -81,6 +74,14 @@ def acknowledge_request(
         is_renew_ack=renews,
         topics=[api79.AcknowledgeTopic(topic_id=topic_id, partitions=parts) for topic_id, parts in topics.items()],
     )
+
+
+def _batches(sent: Iterable[Sent], batch: Callable[..., BatchT]) -> list[BatchT]:
+    """The acknowledgements of one partition, in the batches of one API."""
+    return [
+        batch(first_offset=first, last_offset=last, acknowledge_types=list(types))
+        for first, last, types in in_batches((one.record.offset, one.kind) for one in sent)
+    ]
 
 
 def _by_topic(places: Iterable[Place]) -> dict[bytes, list[int]]:

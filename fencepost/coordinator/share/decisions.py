@@ -93,10 +93,9 @@ def read(
     now_ms: int,
 ) -> Decided[StoredState]:
     """The state for a leader, which fences older ones from then on (readStateAndMaybeUpdateLeaderEpoch)."""
-    share = state.shares.get(key)
-    refused = _read_problem(key, share, leader_epoch, partitions)
-    if refused is not None or share is None:
-        return Decision(StoredState(*(refused or _invalid(_READ_UNINITIALIZED))))
+    share = _read(state, key, leader_epoch, partitions)
+    if isinstance(share, Outcome):
+        return Decision(StoredState(*share))
     pending = state.pending.of(key)
     undecided = [each.batch._replace(delivery_state=DeliveryState.TX_PENDING) for each in pending]
     stored = StoredState(
@@ -111,17 +110,18 @@ def read(
     return Decision(stored, (_changed(key, share, unchanged, leader_epoch, updates_per_snapshot, now_ms),))
 
 
-def _read_problem(key: ShareKey, share: ShareState | None, leader_epoch: int, partitions: int | None) -> Outcome | None:
-    """Kafka's maybeGetReadStateError."""
+def _read(state: ShareShardState, key: ShareKey, leader_epoch: int, partitions: int | None) -> ShareState | Outcome:
+    """The share partition to read, or why it is not read (maybeGetReadStateError)."""
     if key.partition < 0:
         return _invalid(_NEGATIVE_PARTITION)
     if leader_epoch < 0:
         return _invalid(_NEGATIVE_LEADER_EPOCH)
+    share = state.shares.get(key)
     if share is None:
         return _invalid(_READ_UNINITIALIZED)
     if share.newest_leader_epoch > leader_epoch:
         return FENCED_LEADER
-    return None if _exists(key, partitions) else NO_PARTITION
+    return share if _exists(key, partitions) else NO_PARTITION
 
 
 def write(
@@ -133,10 +133,9 @@ def write(
     now_ms: int,
 ) -> Decided[Outcome]:
     """Store what changed (writeState). The epochs of the stored state stay as they are."""
-    share = state.shares.get(key)
-    refused = _write_problem(key, share, update, partitions)
-    if refused is not None or share is None:
-        return Decision(refused or _invalid(_WRITE_UNINITIALIZED))
+    share = _written(state, key, update, partitions)
+    if isinstance(share, Outcome):
+        return Decision(share)
     return Decision(DONE, (_changed(key, share, update, share.leader_epoch, updates_per_snapshot, now_ms),))
 
 
@@ -148,25 +147,28 @@ def write_in_transaction(
     All else of the state stays as it is: start offset, leader epoch and delivery complete count of `update` are not
     stored.
     """
-    share = state.shares.get(key)
-    refused = _write_problem(key, share, update, partitions)
-    if refused is not None or share is None:
-        return Decision(refused or _invalid(_WRITE_UNINITIALIZED))
+    share = _written(state, key, update, partitions)
+    if isinstance(share, Outcome):
+        return Decision(share)
     batches = tuple(update.batches)
     changed = Update(key, share.snapshot_epoch, update.leader_epoch, UNINITIALIZED, NOT_KNOWN, batches)
     return Decision(DONE, (Pending(producer_id, changed),))
 
 
-def _write_problem(
-    key: ShareKey, share: ShareState | None, update: StateUpdate, partitions: int | None
-) -> Outcome | None:
-    """Kafka's maybeGetWriteStateError. Batches that Kafka fails on with an unexpected error are INVALID_REQUEST."""
+def _written(
+    state: ShareShardState, key: ShareKey, update: StateUpdate, partitions: int | None
+) -> ShareState | Outcome:
+    """The share partition to change, or why it is not changed (maybeGetWriteStateError).
+
+    Batches that Kafka fails on with an unexpected error are INVALID_REQUEST.
+    """
     if key.partition < 0:
         return _invalid(_NEGATIVE_PARTITION)
     if update.leader_epoch < 0:
         return _invalid(_NEGATIVE_LEADER_EPOCH)
     if update.state_epoch < 0:
         return _invalid(_NEGATIVE_STATE_EPOCH)
+    share = state.shares.get(key)
     if share is None:
         return _invalid(_WRITE_UNINITIALIZED)
     if share.newest_leader_epoch > update.leader_epoch:
@@ -178,10 +180,10 @@ def _write_problem(
     if any(not 0 <= batch.first_offset <= batch.last_offset for batch in update.batches):
         return _invalid("A state batch has a negative first offset, or ends before it begins.")
     if len(update.batches) + share.batches_at_most <= BATCHES_MAX:
-        return None
+        return share
     combined = combine((*share.batches, *update.batches), max(update.start_offset, share.start_offset))
     if len(combined) <= BATCHES_MAX:
-        return None
+        return share
     return Outcome(ErrorCode.POLICY_VIOLATION, f"A share partition can have {BATCHES_MAX} state batches at most.")
 
 
@@ -202,16 +204,27 @@ def _changed(
     if share.updates < updates_per_snapshot:
         changed: tuple[StateBatch, ...] = combine(update.batches, start_offset)
         return Update(key, share.snapshot_epoch, leader_epoch, start_offset, complete, changed)
-    return Snapshot(
-        key,
-        snapshot_epoch=share.snapshot_epoch + 1,
-        state_epoch=share.state_epoch,
+    return _snapshot(key, share, now_ms)._replace(
         leader_epoch=leader_epoch,
         start_offset=start_offset,
         delivery_complete_count=complete,
         created_ms=now_ms,
-        written_ms=now_ms,
         batches=combine((*share.batches, *update.batches), start_offset),
+    )
+
+
+def _snapshot(key: ShareKey, share: ShareState, now_ms: int) -> Snapshot:
+    """A snapshot of a share partition as it is."""
+    return Snapshot(
+        key,
+        snapshot_epoch=share.snapshot_epoch + 1,
+        state_epoch=share.state_epoch,
+        leader_epoch=share.leader_epoch,
+        start_offset=share.start_offset,
+        delivery_complete_count=share.delivery_complete_count,
+        created_ms=share.created_ms,
+        written_ms=now_ms,
+        batches=share.batches,
     )
 
 
@@ -259,17 +272,4 @@ def cold(state: ShareShardState, now_ms: int, interval_ms: int) -> list[ShareKey
 def write_again(state: ShareShardState, now_ms: int, key: ShareKey) -> Decided[None]:
     """A snapshot of a share partition as it is."""
     share = state.shares.get(key)
-    if share is None:
-        return Decision(None)
-    same = Snapshot(
-        key,
-        snapshot_epoch=share.snapshot_epoch + 1,
-        state_epoch=share.state_epoch,
-        leader_epoch=share.leader_epoch,
-        start_offset=share.start_offset,
-        delivery_complete_count=share.delivery_complete_count,
-        created_ms=share.created_ms,
-        written_ms=now_ms,
-        batches=share.batches,
-    )
-    return Decision(None, (same,))
+    return Decision(None, () if share is None else (_snapshot(key, share, now_ms),))
