@@ -21,7 +21,7 @@ _LOG = logging.getLogger(__name__)
 _API = "ShareGroupHeartbeat"
 _FIRST_INTERVAL_S = 1.0
 _WITHOUT_PARTITIONS_S = 0.5
-"""The coordinator initialises partitions of a new group in the background: they come with a later response."""
+"""The coordinator initializes partitions of a new group in the background: they come with a later response."""
 NEEDS = "queues need Apache Kafka 4.2 or later, or fencepost, with the feature share.version"
 
 
