@@ -208,12 +208,14 @@ class Exchange:
                     arrived.append(self._arrivals.hold(place, part, self._lock_s))
         self._unanswered(left)
         hand.report_lost()
+        hand.notify()
         fetches = self.metrics.fetches
         size = sum(len(one.records) for one in arrived)
         fetches.fetched(anyio.current_time() - sent_at, size, response.throttle_time_ms)
         for one in arrived:
-            fetches.records_consumed += await self._arrivals.take_in(one)
-        hand.notify()
+            count = await self._arrivals.take_in(one)
+            fetches.records_consumed += count  # not in one statement: others add to it meanwhile
+            hand.notify()
 
     async def _acknowledge(self, leader: _Leader, sent: dict[Place, list[Sent]]) -> None:
         hand = self._hand
