@@ -18,6 +18,7 @@ from fencepost.protocol.messages.api76_share_group_heartbeat import (
 )
 from fencepost.protocol.messages.api78_share_fetch import (
     AcquiredRecords,
+    PartitionData,
     ShareFetchResponse,
 )
 from fencepost.protocol.record_batch import build_batch
@@ -251,3 +252,26 @@ async def test_the_metrics_of_a_queue(serve: Any, autojump_clock: MockClock) -> 
     names = found.prometheus()
     assert names["kafka_consumer_share_fetch_manager_fetch_total"] == found.fetch_total > 1
     assert names["fencepost_queue_in_flight"] == 1
+
+
+async def test_what_a_response_acquired_is_in_flight_at_once(
+    serve: Any, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All partitions of it, before the first is unpacked: other fetches would ask for more than `max_in_flight`."""
+    broker = await serve(0)
+    acquired = [AcquiredRecords(first_offset=0, last_offset=9, delivery_count=1)]
+    answer = broker.fetched(acquired_records=acquired)  # no batches: all offsets are gaps
+    [topic] = answer.responses
+    topic.partitions.append(PartitionData(partition_index=1, acquired_records=acquired))
+    broker.scripts["ShareFetch"] = [lambda request, version: answer]
+    seen: list[int] = []
+    real = arrivals.sort_out
+
+    def sort_out(*given: Any) -> Any:
+        seen.append(queue.metrics().in_flight)
+        return real(*given)
+
+    monkeypatch.setattr(arrivals, "sort_out", sort_out)
+    async with fencepost.Client(broker.address) as kafka, kafka.queue("t", group="g") as queue:
+        await trio.sleep(1)
+    assert seen == [20, 10]
