@@ -224,6 +224,10 @@ def test_records_that_were_given_up_are_listed_and_sent_again(broker: BrokerProc
     refused = queue(broker, "dead-letters", "no-letters")
     assert refused.exit_code == 1
     assert "has no dead-letter topic" in refused.output
+    for words in (("dead-letters", group), ("redrive", group), ("redrive", group, "--dry-run")):
+        refused = queue(broker, *words, "--topic", "dlq.missing")
+        assert refused.exit_code == 1
+        assert "the dead-letter topic 'dlq.missing' does not exist" in refused.output
 
 
 def test_commands_of_consumer_groups_point_to_those_of_share_groups(broker: BrokerProcess, wire: Wire) -> None:

@@ -7,12 +7,14 @@ import click
 from fencepost.cli.completion.names import complete_groups, complete_topics
 from fencepost.cli.connect import Broker, broker_options, fail, print_json
 from fencepost.cli.plain_text import cell, counted, moment, table
+from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.client import Client
     from fencepost.client.redrive import DeadLetter, Redriven
 
 HEAD = ("PARTITION", "OFFSET", "DELIVERIES", "REASON", "COPY", "WRITTEN")
+ENABLED = "errors.deadletterqueue.group.enable"
 FIRST = 5
 """How many records of a partition a dry run names."""
 _TOPIC = click.option(
@@ -106,6 +108,8 @@ def _plan(done: "Redriven") -> str:
 
 
 async def _topic_of(kafka: "Client", group_id: str, topic: str | None) -> str:
+    """The dead-letter topic; a missing one fails at once, because consumers wait for a new topic."""
+    from fencepost.client.admin import ItemsFailedError
     from fencepost.client.redrive import dead_letter_topic
 
     found = topic or await dead_letter_topic(kafka, group_id)
@@ -113,6 +117,16 @@ async def _topic_of(kafka: "Client", group_id: str, topic: str | None) -> str:
         fail(
             f"the group {cell(group_id)!r} has no dead-letter topic",
             "Name one with --topic, or set errors.deadletterqueue.topic.name on the group.",
+        )
+    try:
+        async with kafka.admin() as admin:
+            await admin.describe_topics(found)
+    except ItemsFailedError as failed:
+        if failed.errors[found].code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        fail(
+            f"the dead-letter topic {cell(found)!r} does not exist, or is hidden from you: it has no dead letters",
+            f"Create it with {ENABLED}=true: without it, records are dropped unless the broker may create it.",
         )
     return found
 
