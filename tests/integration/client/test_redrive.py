@@ -102,7 +102,7 @@ async def test_a_redrive_that_was_interrupted_is_run_again(
         command = [sys.executable, "-c", INTERRUPTED, address, f"dlq.{name}"]
         async with trio.open_nursery() as nursery:
             process = await nursery.start(partial(trio.run_process, command, check=False, stdout=subprocess.PIPE))
-            assert await process.stdout.receive_some() == b"2\n"
+            assert (await process.stdout.receive_some()).startswith(b"2")
             process.kill()
     else:
         real, places = redriving._source_of, list[int]()
