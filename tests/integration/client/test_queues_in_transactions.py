@@ -105,7 +105,8 @@ async def test_a_process_that_is_killed_between_acceptance_and_commit(
     with trio.fail_after(ENOUGH_S):
         async with kafka.transactional_producer("next-" + name) as producer, kafka.queue(name, group=name) as queue:
             message = await anext(aiter(queue))
-            assert (message.value, message.delivery_count) == (b"a", 2)
+            assert message.value == b"a"
+            assert message.delivery_count > 1, "on a slow machine the killed process got it once more"
             async with producer.transaction() as txn:
                 await txn.send(name + "-out", b"once")
                 await txn.accept(message)
