@@ -132,7 +132,7 @@ class ShareFetch:
             log,
             offset,
             max(bytes_max, 1),
-            records_max + core.in_flight,
+            records_max + max(core.end_offset - offset, 0),  # all others up to the end may be in flight
             self._isolation,
             at_least_one=not self._has_records,  # ReplicaManager.readFromLog: one batch too long in a response
         )
