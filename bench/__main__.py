@@ -97,9 +97,8 @@ def run_cases(options: argparse.Namespace, targets: list[Target]) -> list[Measur
     measured = []
     for case in [*CASES, *(LARGE_CASES if options.large else [])]:
         if options.only in case.name:
-            once = case.run is cases.memory or case in LARGE_CASES
             whom = [one for one in targets if one.durability == "os" or case.with_fsync or options.all_cases]
-            measured += run_case(case, whom or targets, 1 if once else options.rounds, options.scale)
+            measured += run_case(case, whom or targets, 1 if case.once else options.rounds, options.scale)
     return measured
 
 

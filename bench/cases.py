@@ -11,6 +11,8 @@ from bench.groups import GROUP_LESS_IS_BETTER, changes, heartbeats, rebalances
 from bench.members import ConsumerMember
 from bench.pour import TOPIC, create_topic, pour_in_process
 from bench.raw import RawFetcher, RawProducer, produce_error
+from bench.share_groups import BATCH_RECORDS, IN_BATCHES, ONE_BY_ONE, SHARE_LESS_IS_BETTER, accepted, in_flight
+from bench.share_members import Poll
 from bench.side_by_side import side_by_side
 from bench.target import Target
 from bench.workers import Job
@@ -25,7 +27,7 @@ RECORDS = "records/s"
 ACKS = "acks/s"
 TRANSACTIONS = "transactions/s"
 P50, P99 = "ms p50", "ms p99"
-LESS_IS_BETTER = {CPU, P50, P99, "ms to the first ack", "MiB", *GROUP_LESS_IS_BETTER}
+LESS_IS_BETTER = {CPU, P50, P99, "ms to the first ack", "MiB", *GROUP_LESS_IS_BETTER, *SHARE_LESS_IS_BETTER}
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Case:
     """Measured too where the answer waits for the disk."""
     fills_memory: bool = False
     """Most of its cost is pages that are written for the first time: see `bench.memory`."""
+    once: bool = False
+    """Measured in one round only."""
 
 
 def _topic(target: Target, partitions: int) -> str:
@@ -248,6 +252,13 @@ def _grid(kind: str, make: Callable[..., Callable[[Target, float], Result]]) -> 
     ]
 
 
+def _workers(how: str, poll: Poll, records: int) -> list[Case]:
+    return [
+        Case(f"share group, {how}, {count} consumer{'s' * (count > 1)} of 1 partition", accepted(count, records, poll))
+        for count in (1, 8, 32)
+    ]
+
+
 CASES = [
     Case(ONE_AT_A_TIME, one_at_a_time(5000), with_fsync=True),
     Case("acknowledgements, 16 connections, 100 B", side_by_side(16, 10_000, _percentiles), with_fsync=True),
@@ -268,9 +279,14 @@ CASES = [
     Case("1,000 members in 1 group rebalance", rebalances(5, groups=1)),
     Case("1,000 members in 100 groups of KIP-848, a beat every 0.3 s", heartbeats(0.3, 6.0, ConsumerMember)),
     Case("1,000 members in 100 groups of KIP-848, one of each changes", changes(5, ConsumerMember)),
-    Case("memory after all this", memory),
+    *_workers("one by one", ONE_BY_ONE, 8_000),
+    Case("share group, one by one, 32 consumers, batches of one record", accepted(32, 8_000, ONE_BY_ONE, 1)),
+    *_workers("in batches", IN_BATCHES, 400_000),
+    Case("share group, a million records in flight, in batches", in_flight(250, BATCH_RECORDS), once=True),
+    Case("share group, a million records in flight, one by one", in_flight(250, 1), once=True),
+    Case("memory after all this", memory, once=True),
 ]
-LARGE_CASES = [Case("10 GB written", large(10 * 10**9))]
+LARGE_CASES = [Case("10 GB written", large(10 * 10**9), once=True)]
 """Only where asked for: each takes as much of the disk."""
 
 
@@ -281,6 +297,8 @@ def warm_up(target: Target, scale: float) -> None:
         produce(1024, 8, 100_000, "lz4"),
         consume(1024, 8, 100_000),
         transactions(4, 400),
+        accepted(8, 8_000, ONE_BY_ONE),
+        accepted(8, 400_000, IN_BATCHES),
     ):
         load(target, scale)
 

@@ -68,12 +68,13 @@ class RawConnection:
 
 
 class RawProducer(RawConnection):
-    """Sends the same produce request again and again."""
+    """Sends the same produce request again and again: a batch for each partition."""
 
-    def __init__(self, address: str, topic: str, size_bytes: int) -> None:
+    def __init__(self, address: str, topic: str, size_bytes: int, partitions: int = 1, batch_records: int = 1) -> None:
         super().__init__(address)
-        records = build_batch([(int(time.time() * 1000), None, b"x" * size_bytes, ())])
-        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=bytes(records))])
+        records = bytes(build_batch([(int(time.time() * 1000), None, b"x" * size_bytes, ())] * batch_records))
+        parts = [PartitionProduceData(index=number, records=records) for number in range(partitions)]
+        data = TopicProduceData(name=topic, partition_data=parts)
         request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[data])
         self.frame = framed(API_BY_KEY[ApiKey.PRODUCE], PRODUCE_VERSION, request)
 
@@ -148,9 +149,9 @@ class RawFetcher(RawConnection):
 
 
 def produce_error(answer: memoryview) -> int:
-    """The error code in the answer to a `RawProducer`'s request."""
+    """The first error code, or 0, in the answer to a `RawProducer`'s request."""
     value: Any = decoded(API_BY_KEY[ApiKey.PRODUCE], PRODUCE_VERSION, answer)
-    return int(value.responses[0].partition_responses[0].error_code)
+    return next((int(part.error_code) for part in value.responses[0].partition_responses if part.error_code), 0)
 
 
 def decoded(api: Api, version: int, answer: memoryview) -> Any:

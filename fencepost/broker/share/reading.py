@@ -13,7 +13,9 @@ from fencepost.protocol.isolation import AbortedFilter
 from fencepost.protocol.topics import IsolationLevel
 
 STEP_BYTES = 256 << 10
-"""How much is read at once: a member often wants less than the bytes that it has room for."""
+"""The most that is read at first: a member often wants less than the bytes that it has room for."""
+RECORD_BYTES = 256
+"""A guess at a record's size: the first read takes this for each that is wanted, the next one twice what came."""
 
 
 class SharedRead(NamedTuple):
@@ -48,8 +50,9 @@ def read_for(
     aborted: list[tuple[int, int]] = []
     at, left = offset, max_bytes
     error, missing = NO_ERROR, None
+    step = min(max_records * RECORD_BYTES, STEP_BYTES) if at_least_one else STEP_BYTES
     while left > 0 and at - offset < max_records:
-        result = read_batches(log, at, min(left, STEP_BYTES), isolation, at_least_one=at_least_one and not pieces)
+        result = read_batches(log, at, min(left, step), isolation, at_least_one=at_least_one and not pieces)
         error, missing = result.error, result.missing
         if error or missing or not result.size_bytes:
             break
@@ -61,6 +64,7 @@ def read_for(
                 aborted.append((header.base_offset, header.last_offset))
             at = header.next_offset
         left -= len(data)
+        step = 2 * max(step, len(data))
     if pieces:
         error, missing = NO_ERROR, None
     batches = [(header.base_offset, header.last_offset) for header, _ in pieces]
