@@ -4,8 +4,6 @@ v1-2 are served. v2 brings the acquire mode (KIP-1206) and renewals (KIP-1222): 
 nothing, so that its answer does not come after the locks' end.
 """
 
-from collections.abc import Mapping
-
 import trio
 
 from fencepost.broker.network.context import RequestContext
@@ -15,7 +13,6 @@ from fencepost.broker.share.fetch import WAIT_MS_MAX, ShareFetch
 from fencepost.broker.share.requests import (
     RENEW_SINCE,
     Acknowledgements,
-    Answer,
     batches_of,
     by_topic,
     is_member_id,
@@ -41,7 +38,7 @@ from fencepost.protocol.messages.api78_share_fetch import (
 
 
 def handle(node: Broker, request: ShareFetchRequest, context: RequestContext) -> Reply:
-    """Answer at once if records are there and nothing is acknowledged; else return a coroutine that waits."""
+    """Check the request and its session; the rest may wait."""
     if not node.share_protocol:
         return ShareFetchResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if request.group_id is None or not is_member_id(request.member_id):
@@ -90,8 +87,6 @@ def handle(node: Broker, request: ShareFetchRequest, context: RequestContext) ->
     reads = not is_renewal and request.share_session_epoch != FINAL_EPOCH
     wanted = _rotated(session, request.share_session_epoch) if reads else []
     fetch = ShareFetch(node, node.shares, request, member, {part: names[part] for part in wanted})
-    if not acknowledged and fetch.at_once():
-        return _end(node, request, context, session, member, {}, fetch)
     return _answer(node, request, context, session, member, acknowledgements, fetch)
 
 
@@ -105,26 +100,13 @@ async def _answer(
     fetch: ShareFetch,
 ) -> ShareFetchResponse:
     await fetch.run()
-    return _end(node, request, context, session, member, await acknowledgements.answers(), fetch)
-
-
-def _end(
-    node: Broker,
-    request: ShareFetchRequest,
-    context: RequestContext,
-    session: ShareSession,
-    member: MemberKey,
-    acknowledged: Mapping[TopicIdPartition, Answer],
-    fetch: ShareFetch,
-) -> ShareFetchResponse:
-    """The response; a session that ends releases what its member holds."""
     answers = dict(fetch.answers)
     if request.share_session_epoch != FINAL_EPOCH:
         for part, is_new in session.partitions.items():
             if is_new or request.share_session_epoch == INITIAL_EPOCH:
                 answers.setdefault(part, PartitionData(partition_index=part.partition, records=b""))
             session.partitions[part] = part in answers and bool(answers[part].error_code)
-    for part, (error, message) in acknowledged.items():
+    for part, (error, message) in (await acknowledgements.answers()).items():
         answer = answers.setdefault(part, PartitionData(partition_index=part.partition, records=b""))
         answer.acknowledge_error_code, answer.acknowledge_error_message = error, message
     if request.share_session_epoch == FINAL_EPOCH and node.shares.sessions.end(member) is not None:

@@ -60,19 +60,9 @@ class ShareFetch:
             elif wants_some:
                 self._wanted[part] = found
 
-    def at_once(self) -> bool:
-        """Acquire if there is something; whether that is all, so that `run` has nothing to wait for."""
-        if self._wanted and not ((self._bytes_min <= 1 or self._is_ready()) and self._acquire()):
-            return False
-        self._count_failed()
-        return True
-
     async def run(self) -> None:
         """Acquire as soon as `min_bytes` may be read, a partition fails, or the time is over; count what failed."""
         await self._run()
-        self._count_failed()
-
-    def _count_failed(self) -> None:
         failed = {part for part, answer in self.answers.items() if answer.error_code}
         for topic in {topic for part, topic in self._topics.items() if part in failed}:
             if (counters := self._node.metrics.topics.get(topic)) is not None:  # it may be deleted by now

@@ -63,14 +63,9 @@ class Leader:
         self.states = States()
         self.shares = SharePartitions(self.node, self.states)  # type: ignore[arg-type]
 
-    def asked(self, *, min_bytes: int = 1) -> ShareFetch:
-        request = ShareFetchRequest(
-            max_wait_ms=20_000, min_bytes=min_bytes, max_bytes=1 << 20, max_records=10, batch_size=10
-        )
-        return ShareFetch(self.node, self.shares, request, MEMBER, {PART: TP})
-
     async def fetch(self) -> ShareFetch:
-        fetch = self.asked()
+        request = ShareFetchRequest(max_wait_ms=20_000, min_bytes=1, max_bytes=1 << 20, max_records=10, batch_size=10)
+        fetch = ShareFetch(self.node, self.shares, request, MEMBER, {PART: TP})
         await fetch.run()
         return fetch
 
@@ -80,20 +75,6 @@ async def leader(nursery: trio.Nursery) -> Leader:
     leader = Leader()
     await nursery.start(leader.shares.run)
     return leader
-
-
-async def test_records_that_are_there_are_acquired_without_a_wait(leader: Leader) -> None:
-    """DelayedShareFetch.tryComplete: a fetch that can be completed at once does not enter the purgatory."""
-    assert not leader.asked().at_once(), "the state is not loaded"
-    await leader.fetch()
-    assert not leader.asked().at_once(), "nothing is left"
-    assert leader.log is not None
-    send(leader.log, batch(2))
-    settle(leader.log)
-    assert not leader.asked(min_bytes=1 << 20).at_once(), "fewer bytes than the member wants"
-    fetch = leader.asked()
-    assert fetch.at_once()
-    assert [(one.first_offset, one.last_offset) for one in fetch.answers[PART].acquired_records] == [(1, 2)]
 
 
 async def test_records_that_are_not_here_are_waited_for(leader: Leader, autojump_clock: trio.testing.MockClock) -> None:
