@@ -68,6 +68,28 @@ def test_acknowledgements_outlive_kill_9(file_broker: BrokerProcess, member: Joi
     assert [offset for offset, _ in two.acquire()] == [4, 6, 7, 8, 9]
 
 
+def test_stale_acknowledgements_after_a_restart(file_broker: BrokerProcess, member: Joins, wire: Wire) -> None:
+    """The errors that a Kafka 4.3.1 answered, killed between acquisition and acknowledgement.
+
+    SharePartitionManager.acknowledge: a share partition that no fetch began is unknown; one that asks for no records
+    begins none (processShareFetch). SharePartition.fetchSubMapForAcknowledgementBatch: nothing in flight is
+    INVALID_RECORD_STATE, beyond what is in flight is INVALID_REQUEST, below the start offset all is well.
+    """
+    one = member("one")
+    assert len(one.acquire()) == 10
+    assert one.acknowledge(Ack(0, 0, 1, ACCEPT)) == [0]
+    file_broker.restart()
+    one, two = member("one"), member("two")
+    assert one.acquire(max_records=0, wait_ms=0) == []
+    assert one.acknowledge(Ack(0, 2, 9, ACCEPT)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert [offset for offset, _ in two.acquire(max_records=3)] == [2, 3, 4]
+    answered = [
+        one.acknowledge(Ack(0, *offsets, ACCEPT)) for offsets in ((0, 1), (1, 3), (2, 3), (2, 2), (8, 12), (12, 14))
+    ]
+    held, beyond = [ErrorCode.INVALID_RECORD_STATE], [ErrorCode.INVALID_REQUEST]
+    assert answered == [[0], held, held, held, beyond, beyond]
+
+
 def test_sessions_are_refused_as_by_kafka(member: Joins, wire: Wire) -> None:
     """newContext: no session, a wrong epoch, acknowledgements in the first request; epoch -1 releases what is held."""
     one, two = member("one"), member("two")

@@ -54,10 +54,12 @@ class ShareFetch:
         self._has_records = False
         wants_some = self._records_max > 0 and self._bytes_max > 0
         for part, name in names.items():
+            if isinstance(name, TopicPartition) and not wants_some:
+                continue  # SharePartitionManager.processShareFetch begins no share partition then
             found = name if isinstance(name, ErrorCode) else shares.begin(member.group_id, part, name)
             if isinstance(found, ErrorCode):
                 self._refuse(part, found)
-            elif wants_some:
+            else:
                 self._wanted[part] = found
 
     async def run(self) -> None:
