@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from fencepost.broker.share.requests import STEP_PARTITIONS
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api20_delete_topics import DeleteTopicsRequest
@@ -162,3 +163,27 @@ def test_acknowledgements_below_the_log_start_are_taken(member: Joins, wire: Wir
     assert one.acknowledge(Ack(0, 4, 7, ACCEPT)) == [0]
     assert one.acknowledge(Ack(0, 0, 0, ACCEPT), Ack(0, 8, 9, RELEASE)) == [0]
     assert one.acquire() == [(8, 2), (9, 2)]
+
+
+def test_a_session_of_many_partitions_is_served_in_steps(file_broker: BrokerProcess) -> None:
+    """As `docs/architecture.md` says of large requests: each partition is served, in any request of the session."""
+    count = 2 * STEP_PARTITIONS + 1
+    with Wire(file_broker.connect()) as wire, Wire(file_broker.connect()) as members:
+        wire.create_topic("wide", partitions=count)
+        topic_id = topic_id_of(wire, "wide")
+        initialize(wire, GROUP, topic_id, range(count))
+        for part in range(count):
+            wire.produce("wide", batch_of(b"one"), partition=part)
+        one = ShareMember(members, GROUP, "one", topic_id, range(count))
+        acquired: list[tuple[int, int]] = []
+        while len(acquired) < count:
+            acquired += one.acquire(max_records=2 * count)
+        assert acquired == [(0, 1)] * count
+        assert one.acknowledge(*(Ack(part, 0, 0, ACCEPT) for part in range(count))) == [0] * count
+        for part in range(count):
+            wire.produce("wide", batch_of(b"two"), partition=part)
+        assert one.acquire(max_records=2 * count, wait_ms=0) == [(1, 1)] * count
+        again = one.fetch(*(Ack(part, 1, 1, RELEASE) for part in range(count)), max_records=0, wait_ms=0)
+        errors = [part.acknowledge_error_code for topic in again.responses for part in topic.partitions]
+        assert errors == [0] * count
+        assert one.acquire(max_records=2 * count) == [(1, 2)] * count
