@@ -25,7 +25,8 @@ def main() -> None:
         if error.name not in EXTRA_OF:
             raise
         if sys.argv[1:] != ["--version"]:
-            sys.exit(f"fencepost: {error}")
+            print(f"fencepost: {error}", file=sys.stderr)
+            sys.exit(2)  # as for a refused setting: another start would not help
         from fencepost.protocol.compiled import record_code
 
         print(f"fencepost {__version__} (records: {record_code()})")

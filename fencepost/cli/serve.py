@@ -16,7 +16,7 @@ import click
 from fencepost.cli.addresses import is_loopback
 from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging
 from fencepost.cli.sd_notify import notify, report_alive
-from fencepost.extras import needed_for
+from fencepost.extras import EXTRA_OF, needed_for
 
 if TYPE_CHECKING:
     import trio
@@ -218,12 +218,13 @@ def run_broker(config: "BrokerConfig") -> int:
     try:
         trio.run(_serve if config.cluster_store is None else _serve_in_cluster, config)
     except Exception as failure:
-        for error in _leaves(failure):
+        errors = _leaves(failure)
+        for error in errors:
             if _explains_itself(error):
                 logger.critical("the broker stops: it cannot continue cause=%s", error)
             else:
                 logger.critical("the broker failed cause=%r", error, exc_info=error)
-        return EXIT_FAILED
+        return EXIT_USAGE if any(map(_is_of_settings, errors)) else EXIT_FAILED
     finally:
         gc.enable()
     return 0
@@ -232,6 +233,14 @@ def run_broker(config: "BrokerConfig") -> int:
 def _explains_itself(error: BaseException) -> bool:
     """Whether the text is enough, without a traceback: errors of the system, and errors of fencepost."""
     return isinstance(error, OSError) or type(error).__module__.startswith("fencepost.")
+
+
+def _is_of_settings(error: BaseException) -> bool:
+    """Whether another start has the same error until the operator changes something, so that a service gives up."""
+    from fencepost.broker.config.fields import ConfigError
+    from fencepost.broker.security.keystores import StoreError
+
+    return isinstance(error, ConfigError | StoreError) or (isinstance(error, ImportError) and error.name in EXTRA_OF)
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

@@ -90,8 +90,9 @@ def test_a_second_broker_on_the_same_directory_is_refused(file_broker: BrokerPro
 
 
 def test_a_port_that_is_taken_is_named(broker: BrokerProcess) -> None:
+    """It may be free later, so that a service manager tries again."""
     ended = run_serve("--memory", "--listen", broker.address)
-    assert ended.returncode not in (0, None)
+    assert ended.returncode == 1
     assert str(broker.port) in ended.stderr
     assert "Traceback" not in ended.stderr
 
@@ -110,6 +111,21 @@ def test_wrong_settings_are_refused_with_their_names(arguments: list[str], words
     assert ended.returncode == EXIT_USAGE
     assert all(word in ended.stderr for word in words)
     assert "Traceback" not in ended.stderr
+
+
+def test_what_only_the_operator_can_mend_ends_with_the_code_of_a_refused_setting(tmp_path: Path) -> None:
+    """systemd does not start the service anew then (RestartPreventExitStatus in deploy/systemd/fencepost.service)."""
+    tls = ("--set", "listeners=SSL://127.0.0.1:0", "--set", f"ssl.keystore.location={tmp_path / 'none.p12'}")
+    no_keystore = run_serve("--memory", *tls)
+    assert (no_keystore.returncode, "none.p12" in no_keystore.stderr) == (EXIT_USAGE, True), no_keystore.stderr
+    for package, words in (
+        ("trio", ()),
+        ("psycopg", ("--store", "postgresql://127.0.0.1:1/x", "--objects", "file:///x")),
+    ):
+        code = f"import sys; sys.modules[{package!r}] = None; from fencepost.__main__ import main; main()"
+        command = [sys.executable, "-c", code, "serve", *words]
+        without = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=tmp_path)
+        assert (without.returncode, "pip install" in without.stderr) == (EXIT_USAGE, True), without.stderr
 
 
 def test_a_directory_of_another_node_is_refused(start_broker: StartBroker) -> None:

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from fencepost.broker.share.requests import STEP_PARTITIONS
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api20_delete_topics import DeleteTopicsRequest
@@ -66,6 +67,28 @@ def test_acknowledgements_outlive_kill_9(file_broker: BrokerProcess, member: Joi
     file_broker.restart()
     two = member("two")
     assert [offset for offset, _ in two.acquire()] == [4, 6, 7, 8, 9]
+
+
+def test_stale_acknowledgements_after_a_restart(file_broker: BrokerProcess, member: Joins, wire: Wire) -> None:
+    """The errors that a Kafka 4.3.1 answered, killed between acquisition and acknowledgement.
+
+    SharePartitionManager.acknowledge: a share partition that no fetch began is unknown; one that asks for no records
+    begins none (processShareFetch). SharePartition.fetchSubMapForAcknowledgementBatch: nothing in flight is
+    INVALID_RECORD_STATE, beyond what is in flight is INVALID_REQUEST, below the start offset all is well.
+    """
+    one = member("one")
+    assert len(one.acquire()) == 10
+    assert one.acknowledge(Ack(0, 0, 1, ACCEPT)) == [0]
+    file_broker.restart()
+    one, two = member("one"), member("two")
+    assert one.acquire(max_records=0, wait_ms=0) == []
+    assert one.acknowledge(Ack(0, 2, 9, ACCEPT)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert [offset for offset, _ in two.acquire(max_records=3)] == [2, 3, 4]
+    answered = [
+        one.acknowledge(Ack(0, *offsets, ACCEPT)) for offsets in ((0, 1), (1, 3), (2, 3), (2, 2), (8, 12), (12, 14))
+    ]
+    held, beyond = [ErrorCode.INVALID_RECORD_STATE], [ErrorCode.INVALID_REQUEST]
+    assert answered == [[0], held, held, held, beyond, beyond]
 
 
 def test_sessions_are_refused_as_by_kafka(member: Joins, wire: Wire) -> None:
@@ -140,3 +163,27 @@ def test_acknowledgements_below_the_log_start_are_taken(member: Joins, wire: Wir
     assert one.acknowledge(Ack(0, 4, 7, ACCEPT)) == [0]
     assert one.acknowledge(Ack(0, 0, 0, ACCEPT), Ack(0, 8, 9, RELEASE)) == [0]
     assert one.acquire() == [(8, 2), (9, 2)]
+
+
+def test_a_session_of_many_partitions_is_served_in_steps(file_broker: BrokerProcess) -> None:
+    """As `docs/architecture.md` says of large requests: each partition is served, in any request of the session."""
+    count = 2 * STEP_PARTITIONS + 1
+    with Wire(file_broker.connect()) as wire, Wire(file_broker.connect()) as members:
+        wire.create_topic("wide", partitions=count)
+        topic_id = topic_id_of(wire, "wide")
+        initialize(wire, GROUP, topic_id, range(count))
+        for part in range(count):
+            wire.produce("wide", batch_of(b"one"), partition=part)
+        one = ShareMember(members, GROUP, "one", topic_id, range(count))
+        acquired: list[tuple[int, int]] = []
+        while len(acquired) < count:
+            acquired += one.acquire(max_records=2 * count)
+        assert acquired == [(0, 1)] * count
+        assert one.acknowledge(*(Ack(part, 0, 0, ACCEPT) for part in range(count))) == [0] * count
+        for part in range(count):
+            wire.produce("wide", batch_of(b"two"), partition=part)
+        assert one.acquire(max_records=2 * count, wait_ms=0) == [(1, 1)] * count
+        again = one.fetch(*(Ack(part, 1, 1, RELEASE) for part in range(count)), max_records=0, wait_ms=0)
+        errors = [part.acknowledge_error_code for topic in again.responses for part in topic.partitions]
+        assert errors == [0] * count
+        assert one.acquire(max_records=2 * count) == [(1, 2)] * count

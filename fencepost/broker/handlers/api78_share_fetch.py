@@ -4,6 +4,8 @@ v1-2 are served. v2 brings the acquire mode (KIP-1206) and renewals (KIP-1222): 
 nothing, so that its answer does not come after the locks' end.
 """
 
+from collections.abc import Generator, Mapping, Sequence
+
 import trio
 
 from fencepost.broker.network.context import RequestContext
@@ -12,12 +14,17 @@ from fencepost.broker.ports import Broker
 from fencepost.broker.share.fetch import WAIT_MS_MAX, ShareFetch
 from fencepost.broker.share.requests import (
     RENEW_SINCE,
+    STEP_PARTITIONS,
     Acknowledgements,
+    Answer,
+    Batch,
     batches_of,
     by_topic,
+    in_steps,
     is_member_id,
     name_leaders,
-    named,
+    names_in_steps,
+    pause_in,
 )
 from fencepost.broker.share.sessions import (
     FINAL_EPOCH,
@@ -75,19 +82,8 @@ def handle(node: Broker, request: ShareFetchRequest, context: RequestContext) ->
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             return _wait(refusal, min(max(request.max_wait_ms, 0), WAIT_MS_MAX))
         return refusal
-    names = named(node, context, [*session.partitions, *acknowledged])
-    acknowledgements = Acknowledgements(
-        node.shares,
-        member,
-        acknowledged,
-        names,
-        may_renew=context.api_version >= RENEW_SINCE,
-        is_renewal=is_renewal,
-    )
-    reads = not is_renewal and request.share_session_epoch != FINAL_EPOCH
-    wanted = _rotated(session, request.share_session_epoch) if reads else []
-    fetch = ShareFetch(node, node.shares, request, member, {part: names[part] for part in wanted})
-    return _answer(node, request, context, session, member, acknowledgements, fetch)
+    pause_in(node, context, len(session.partitions) + len(acknowledged))
+    return _answer(node, request, context, session, member, acknowledged, is_renewal=is_renewal)
 
 
 async def _answer(
@@ -96,27 +92,29 @@ async def _answer(
     context: RequestContext,
     session: ShareSession,
     member: MemberKey,
-    acknowledgements: Acknowledgements,
-    fetch: ShareFetch,
+    acknowledged: Mapping[TopicIdPartition, Sequence[Batch]],
+    *,
+    is_renewal: bool,
 ) -> ShareFetchResponse:
-    await fetch.run()
-    answers = dict(fetch.answers)
-    if request.share_session_epoch != FINAL_EPOCH:
-        for part, is_new in session.partitions.items():
-            if is_new or request.share_session_epoch == INITIAL_EPOCH:
-                answers.setdefault(part, PartitionData(partition_index=part.partition, records=b""))
-            session.partitions[part] = part in answers and bool(answers[part].error_code)
-    for part, (error, message) in (await acknowledgements.answers()).items():
-        answer = answers.setdefault(part, PartitionData(partition_index=part.partition, records=b""))
-        answer.acknowledge_error_code, answer.acknowledge_error_message = error, message
+    reads = not is_renewal and request.share_session_epoch != FINAL_EPOCH
+    wanted = _rotated(session, request.share_session_epoch) if reads else []
+    large = context.large
+    names = await in_steps(large, names_in_steps(node, context, [*session.partitions, *acknowledged]))
+    acknowledgements = Acknowledgements(
+        node.shares,
+        member,
+        acknowledged,
+        names,
+        may_renew=context.api_version >= RENEW_SINCE,
+        is_renewal=is_renewal,
+    )
+    await in_steps(large, acknowledgements.take())
+    fetch = ShareFetch(node, node.shares, request, member, {part: names[part] for part in wanted})
+    await fetch.run(large)
+    acknowledged_with = await acknowledgements.answers()
+    answers = await in_steps(large, _answers(request, session, fetch.answers, acknowledged_with))
     if request.share_session_epoch == FINAL_EPOCH and node.shares.sessions.end(member) is not None:
         node.shares.leave(member, session.partitions)
-    return _response(node, request, context, answers)
-
-
-def _response(
-    node: Broker, request: ShareFetchRequest, context: RequestContext, answers: dict[TopicIdPartition, PartitionData]
-) -> ShareFetchResponse:
     leaders = name_leaders(node, context, answers, NodeEndpoint)
     return ShareFetchResponse(
         acquisition_lock_timeout_ms=node.share_settings(request.group_id or "").record_lock_duration_ms,
@@ -126,6 +124,29 @@ def _response(
         ],
         node_endpoints=leaders,
     )
+
+
+def _answers(
+    request: ShareFetchRequest,
+    session: ShareSession,
+    fetched: Mapping[TopicIdPartition, PartitionData],
+    acknowledged: Mapping[TopicIdPartition, Answer],
+) -> Generator[None, None, dict[TopicIdPartition, PartitionData]]:
+    """What is answered for each partition that has something to say, or that the session waits for."""
+    answers = dict(fetched)
+    if request.share_session_epoch != FINAL_EPOCH:
+        for number, (part, is_new) in enumerate(list(session.partitions.items()), 1):
+            if is_new or request.share_session_epoch == INITIAL_EPOCH:
+                answers.setdefault(part, PartitionData(partition_index=part.partition, records=b""))
+            session.partitions[part] = part in answers and bool(answers[part].error_code)
+            if number % STEP_PARTITIONS == 0:
+                yield
+    for number, (part, (error, message)) in enumerate(acknowledged.items(), 1):
+        answer = answers.setdefault(part, PartitionData(partition_index=part.partition, records=b""))
+        answer.acknowledge_error_code, answer.acknowledge_error_message = error, message
+        if number % STEP_PARTITIONS == 0:
+            yield
+    return answers
 
 
 def _rotated(session: ShareSession, epoch: int) -> list[TopicIdPartition]:

@@ -3,19 +3,31 @@
 v1-2 are served. v2 brings renewals (KIP-1222). Epoch -1 ends the session: what the member still holds is released.
 """
 
+from collections.abc import Mapping, Sequence
+
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply
 from fencepost.broker.ports import Broker
 from fencepost.broker.share.requests import (
     RENEW_SINCE,
     Acknowledgements,
+    Batch,
     batches_of,
     by_topic,
+    in_steps,
     is_member_id,
     name_leaders,
-    named,
+    names_in_steps,
+    pause_in,
 )
-from fencepost.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, MemberKey, ShareSession, ShareSessionError
+from fencepost.broker.share.sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    MemberKey,
+    ShareSession,
+    ShareSessionError,
+    TopicIdPartition,
+)
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api79_share_acknowledge import (
     NodeEndpoint,
@@ -27,7 +39,7 @@ from fencepost.protocol.messages.api79_share_acknowledge import (
 
 
 def handle(node: Broker, request: ShareAcknowledgeRequest, context: RequestContext) -> Reply:
-    """Take the acknowledgements at once; answer when they are stored."""
+    """Check the request and its session; the rest may wait."""
     if not node.share_protocol:
         return ShareAcknowledgeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if request.group_id is None or not is_member_id(request.member_id):
@@ -44,15 +56,8 @@ def handle(node: Broker, request: ShareAcknowledgeRequest, context: RequestConte
     except ShareSessionError as error:
         return ShareAcknowledgeResponse(error_code=error.code)
     asked = batches_of(request.topics)
-    acknowledgements = Acknowledgements(
-        node.shares,
-        member,
-        asked,
-        named(node, context, asked),
-        may_renew=context.api_version >= RENEW_SINCE,
-        is_renewal=context.api_version >= RENEW_SINCE and request.is_renew_ack,
-    )
-    return _answer(node, request, context, session, member, acknowledgements)
+    pause_in(node, context, len(asked))
+    return _answer(node, request, context, session, member, asked)
 
 
 async def _answer(
@@ -61,8 +66,19 @@ async def _answer(
     context: RequestContext,
     session: ShareSession,
     member: MemberKey,
-    acknowledgements: Acknowledgements,
+    asked: Mapping[TopicIdPartition, Sequence[Batch]],
 ) -> ShareAcknowledgeResponse:
+    """Take the acknowledgements; answer when they are stored."""
+    large = context.large
+    acknowledgements = Acknowledgements(
+        node.shares,
+        member,
+        asked,
+        await in_steps(large, names_in_steps(node, context, list(asked))),
+        may_renew=context.api_version >= RENEW_SINCE,
+        is_renewal=context.api_version >= RENEW_SINCE and request.is_renew_ack,
+    )
+    await in_steps(large, acknowledgements.take())
     answers = {
         part: PartitionData(partition_index=part.partition, error_code=error, error_message=message)
         for part, (error, message) in (await acknowledgements.answers()).items()

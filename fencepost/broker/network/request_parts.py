@@ -29,6 +29,7 @@ class Nesting(NamedTuple):
 
 
 _TOPICS = ("topics", "partitions")
+_SHARE_STATES = Nesting(0, _TOPICS, ("results", "partitions"))
 SPLIT: dict[int, list[Nesting]] = {
     ApiKey.PRODUCE: [Nesting(0, ("topic_data", "partition_data"), ("responses", "partition_responses"))],
     ApiKey.LIST_OFFSETS: [Nesting(0, _TOPICS, _TOPICS)],
@@ -51,6 +52,11 @@ SPLIT: dict[int, list[Nesting]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: [Nesting(0, ("transactional_ids",), ("transaction_states",))],
     ApiKey.CONSUMER_GROUP_DESCRIBE: [Nesting(0, ("group_ids",), ("groups",))],
     ApiKey.SHARE_GROUP_DESCRIBE: [Nesting(0, ("group_ids",), ("groups",))],
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: [_SHARE_STATES],
+    ApiKey.READ_SHARE_GROUP_STATE: [_SHARE_STATES],
+    ApiKey.WRITE_SHARE_GROUP_STATE: [_SHARE_STATES],
+    ApiKey.DELETE_SHARE_GROUP_STATE: [_SHARE_STATES],
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: [_SHARE_STATES],
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: [Nesting(0, ("groups",), ("groups",))],
 }
 

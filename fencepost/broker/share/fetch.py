@@ -1,7 +1,7 @@
 """A ShareFetch: acquire what is available of a session's partitions, or wait for it (Kafka's `DelayedShareFetch`)."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
 import trio
 
@@ -9,11 +9,13 @@ from fencepost.broker.fetch.reads import LEAST_BYTES
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.reading import readable_bytes
 from fencepost.broker.log.storage.store import CorruptLogFile
+from fencepost.broker.network.context import LargeWork
 from fencepost.broker.ports import Broker
 from fencepost.broker.purgatory import Watched
 from fencepost.broker.share.led import LedPartition
 from fencepost.broker.share.partitions import SharePartitions
 from fencepost.broker.share.reading import read_for
+from fencepost.broker.share.requests import STEP_PARTITIONS, in_steps
 from fencepost.broker.share.sessions import MemberKey, TopicIdPartition
 from fencepost.broker.share.values import AcquireMode, Want
 from fencepost.protocol.errors import ErrorCode
@@ -36,7 +38,7 @@ class ShareFetch:
         names: Mapping[TopicIdPartition, TopicPartition | ErrorCode],
     ) -> None:
         """`names`: the session's partitions, in the order in which they are to be read."""
-        self._node, self._shares, self._member = node, shares, member
+        self._node, self._shares, self._member, self._names = node, shares, member, names
         self._wait_ms = min(max(request.max_wait_ms, 0), WAIT_MS_MAX)
         self._bytes_max = max(0, min(request.max_bytes, node.config.fetch_max_bytes))
         self._bytes_min = min(request.min_bytes, self._bytes_max)
@@ -52,23 +54,32 @@ class ShareFetch:
         self._missing: list[Missing] = []
         """What the last look found to be elsewhere."""
         self._has_records = False
-        wants_some = self._records_max > 0 and self._bytes_max > 0
-        for part, name in names.items():
-            found = name if isinstance(name, ErrorCode) else shares.begin(member.group_id, part, name)
-            if isinstance(found, ErrorCode):
-                self._refuse(part, found)
-            elif wants_some:
-                self._wanted[part] = found
 
-    async def run(self) -> None:
+    async def run(self, large: LargeWork | None) -> None:
         """Acquire as soon as `min_bytes` may be read, a partition fails, or the time is over; count what failed."""
-        await self._run()
+        await in_steps(large, self._begin())
+        await self._run(large)
         failed = {part for part, answer in self.answers.items() if answer.error_code}
         for topic in {topic for part, topic in self._topics.items() if part in failed}:
             if (counters := self._node.metrics.topics.get(topic)) is not None:  # it may be deleted by now
                 counters.failed_share_fetch_requests += 1
 
-    async def _run(self) -> None:
+    def _begin(self) -> Generator[None, None, None]:
+        """Begin the share partitions, unless no records are wanted (SharePartitionManager.processShareFetch)."""
+        wants_some = self._records_max > 0 and self._bytes_max > 0
+        for number, (part, name) in enumerate(self._names.items(), 1):
+            if isinstance(name, ErrorCode):
+                self._refuse(part, name)
+            elif wants_some:
+                found = self._shares.begin(self._member.group_id, part, name)
+                if isinstance(found, ErrorCode):
+                    self._refuse(part, found)
+                else:
+                    self._wanted[part] = found
+            if number % STEP_PARTITIONS == 0:
+                yield
+
+    async def _run(self, large: LargeWork | None) -> None:
         deadline = trio.current_time() + self._wait_ms / 1000
         acquired = False
         while self._wanted and not acquired:
@@ -78,7 +89,7 @@ class ShareFetch:
                 with self._node.purgatory.park(watched) as parked:
                     await parked.wait_until(self._is_ready, math.ceil(left_s * 1000))
             before = self._positions()
-            acquired = self._acquire()
+            acquired = await in_steps(large, self._acquire())
             stays = not acquired and not self._missing and self._positions() == before
             if left_s <= 0 or self._node.purgatory.closed or stays:
                 break
@@ -103,23 +114,27 @@ class ShareFetch:
         arrived = not self._missing or any(missing.arrived for missing in self._missing)
         return arrived and some and total >= self._bytes_min
 
-    def _acquire(self) -> bool:
+    def _acquire(self) -> Generator[None, None, bool]:
         """Acquire of every partition that has something; whether anything was acquired or failed."""
         usable: list[tuple[TopicIdPartition, LedPartition]] = []
         self._missing.clear()
-        for part, led in list(self._wanted.items()):
+        for number, (part, led) in enumerate(list(self._wanted.items()), 1):
             if led.error or self._shares.find(self._member.group_id, part) is not led:
                 self._refuse(part, led.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 del self._wanted[part]
             elif led.active and led.core.can_acquire():
                 usable.append((part, led))
+            if number % STEP_PARTITIONS == 0:
+                yield
         if not usable:
             return bool(self.answers)
         bytes_max = min(self._bytes_max, self._node.response_bytes.left(LEAST_BYTES))
         each, left = bytes_max // len(usable), self._records_max
-        for part, led in usable:
-            if left > 0:
+        for number, (part, led) in enumerate(usable, 1):
+            if left > 0 and not led.error:
                 left -= self._acquire_of(part, led, each, left)
+            if number % STEP_PARTITIONS == 0:
+                yield
         return bool(self.answers)
 
     def _acquire_of(self, part: TopicIdPartition, led: LedPartition, bytes_max: int, records_max: int) -> int:

@@ -1,11 +1,12 @@
 """Acknowledgements of a request: which are valid, what becomes of the records, and the answer when that is stored."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from fencepost.broker.brokers import other_leader
-from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.context import LargeWork, RequestContext
+from fencepost.broker.network.large_requests import LargeRequest
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_topics
 from fencepost.broker.share.led import Storing
@@ -22,6 +23,9 @@ EndpointT = TypeVar("EndpointT")
 RENEW_SINCE = 2
 MEMBER_ID_MAX = 36
 """Kafka's KafkaApis.isMemberIdValid: as long as the text of a UUID."""
+STEP_PARTITIONS = 100
+"""Partitions that are handled without a pause: a few milliseconds."""
+ResultT = TypeVar("ResultT")
 
 
 class Answer(NamedTuple):
@@ -51,6 +55,38 @@ def named(
             tp = TopicPartition(name, part.partition)
             found[part] = tp if node.metadata.exists(tp) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return found
+
+
+def names_in_steps(
+    node: Broker, context: RequestContext, parts: Sequence[TopicIdPartition]
+) -> Generator[None, None, dict[TopicIdPartition, TopicPartition | ErrorCode]]:
+    """As `named`, with pauses."""
+    found: dict[TopicIdPartition, TopicPartition | ErrorCode] = {}
+    for start in range(0, len(parts), STEP_PARTITIONS):
+        found |= named(node, context, parts[start : start + STEP_PARTITIONS])
+        yield
+    return found
+
+
+def pause_in(node: Broker, context: RequestContext, partitions: int) -> None:
+    """Have a request that concerns this number of partitions handled and encoded with pauses, unless they are few.
+
+    A small request of a session with many of them is large, too.
+    """
+    if context.large is None and partitions > STEP_PARTITIONS:
+        context.large = LargeRequest(node.large_requests, None)
+
+
+async def in_steps(large: LargeWork | None, steps: Generator[None, None, ResultT]) -> ResultT:
+    """Do the steps of a request, with a pause after each if it is large; else without a checkpoint."""
+    if large is not None:
+        return await large.run(steps)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: ResultT = done.value
+            return result
 
 
 class Batch(Protocol):
@@ -94,8 +130,9 @@ def name_leaders(
     """Add the leaders of partitions that are led elsewhere (KIP-951); return the endpoints of those brokers."""
     found: dict[int, EndpointT] = {}
     for part, answer in answers.items():
-        name = node.metadata.topic_name(part.topic_id)
-        if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and name is not None:
+        if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            continue
+        if (name := node.metadata.topic_name(part.topic_id)) is not None:
             leader = other_leader(node, context, TopicPartition(name, part.partition))
             if leader is not None:
                 answer.current_leader.leader_id, answer.current_leader.leader_epoch = leader.node_id, leader.epoch
@@ -129,7 +166,7 @@ def counted_types(batches: Sequence[Batch]) -> Counter[int]:
 
 
 class Acknowledgements:
-    """The acknowledgements of one request. They have taken effect when this exists; `answers` waits for the store."""
+    """The acknowledgements of one request. They take effect by `take`; `answers` waits for the store."""
 
     def __init__(
         self,
@@ -143,22 +180,29 @@ class Acknowledgements:
     ) -> None:
         self._answers: dict[TopicIdPartition, Answer] = {}
         self._storing: dict[TopicIdPartition, Storing] = {}
-        self._shares, self._group_id = shares, member.group_id
+        self._shares = shares
         self._types: dict[TopicIdPartition, Counter[int]] = {}
+        self._member, self._asked, self._names = member, asked, names
+        self._may_renew, self._is_renewal = may_renew, is_renewal
         self._topics = {part: name.topic for part in asked if isinstance(name := names[part], TopicPartition)}
-        for part, batches in asked.items():
-            name = names[part]
-            if problem(batches, may_renew, is_renewal):
+
+    def take(self) -> Generator[None, None, None]:
+        """Have them take effect, with pauses between partitions."""
+        for number, (part, batches) in enumerate(self._asked.items(), 1):
+            name = self._names[part]
+            if problem(batches, self._may_renew, self._is_renewal):
                 self._answers[part] = Answer(ErrorCode.INVALID_REQUEST)
             elif isinstance(name, ErrorCode):
                 self._answers[part] = Answer(name)
             elif not batches:
                 self._answers[part] = Answer()
             else:
-                self._acknowledge(member, part, batches)
+                self._acknowledge(part, batches)
+            if number % STEP_PARTITIONS == 0:
+                yield
 
-    def _acknowledge(self, member: MemberKey, part: TopicIdPartition, batches: Sequence[Batch]) -> None:
-        shares = self._shares
+    def _acknowledge(self, part: TopicIdPartition, batches: Sequence[Batch]) -> None:
+        shares, member = self._shares, self._member
         led = shares.find(member.group_id, part)
         if led is None or not led.active:
             self._answers[part] = Answer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -179,7 +223,7 @@ class Acknowledgements:
             error = await storing.wait()
             self._answers[part] = Answer(error)
             if not error:
-                self._shares.count_acknowledged(self._group_id, self._types[part])
+                self._shares.count_acknowledged(self._member.group_id, self._types[part])
         failed = {topic for part, topic in self._topics.items() if self._answers[part].error}
         self._shares.count_topics(set(self._topics.values()), failed)
         return self._answers

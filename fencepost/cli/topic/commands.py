@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
     from fencepost.client.admin import Admin, TopicDescription
 
+_NO_SIZES = {
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "they need the right DESCRIBE of the cluster",
+    ErrorCode.UNSUPPORTED_VERSION: "the brokers do not report them",
+}
+
 
 @click.group()
 def topic() -> None:
@@ -62,33 +67,33 @@ def list_command(pattern: str | None, internal: bool, broker: Broker) -> None:
 
     async def query(admin: "Admin") -> Any:
         shown = [one for one in _matching(await admin.describe_topics(), pattern) if internal or not one.internal]
-        return shown, await _sizes(admin, shown)
+        return shown, *await _sizes(admin, shown)
 
-    shown, sizes = broker.ask(query)
+    shown, sizes, lack = broker.ask(query)
     if broker.as_json:
         print_json([{**topic_text.summary_json(one), "size_bytes": sizes.get(one.name)} for one in shown])
         return
     if shown:
         click.echo(topic_text.list_text(shown, sizes))
-    click.echo(counted(len(shown), "topic"), err=True)
+    click.echo(counted(len(shown), "topic") + lack, err=True)
 
 
-async def _sizes(admin: "Admin", topics: "Sequence[TopicDescription]") -> dict[str, int]:
-    """Bytes of all replicas by topic; empty if the brokers do not report them."""
+async def _sizes(admin: "Admin", topics: "Sequence[TopicDescription]") -> tuple[dict[str, int], str]:
+    """Bytes of all replicas by topic; none if the brokers do not report them, and why."""
     partitions = [TopicPartition(one.name, number) for one in topics for number in range(len(one.partitions))]
     if not partitions:
-        return {}
+        return {}, ""
     try:
         directories = await admin.describe_log_dirs(partitions=partitions)
     except KafkaError as error:
-        if error.code not in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION):
+        if error.code not in _NO_SIZES:
             raise
-        return {}
+        return {}, f". No sizes: {_NO_SIZES[error.code]}."
     sizes: dict[str, int] = {}
     for replicas in (one.replicas for found in directories.values() for one in found):
         for partition, replica in replicas.items():
             sizes[partition.topic] = sizes.get(partition.topic, 0) + replica.size_bytes
-    return sizes
+    return sizes, ""
 
 
 def _matching(found: "Mapping[str, TopicDescription]", pattern: str | None) -> "list[TopicDescription]":

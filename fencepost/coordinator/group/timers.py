@@ -52,3 +52,11 @@ class TimerKey(NamedTuple):
 
 new_key = new_timer = tuple.__new__
 """The constructor of a named tuple is a slow Python function, and every heartbeat sets a timer."""
+
+
+def within(since_ms: int, interval_ms: int, now_ms: int) -> bool:
+    """Whether an interval is still running, by the wall clock.
+
+    It is over if that clock went back to before its begin. Otherwise it would last for as long as the clock went back.
+    """
+    return since_ms <= now_ms < since_ms + interval_ms

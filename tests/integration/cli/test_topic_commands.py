@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -287,3 +288,15 @@ def test_what_was_changed_before_a_topic_was_refused_is_told(broker: BrokerProce
     assert "UNKNOWN_TOPIC_OR_PARTITION" in some.stderr
     assert "the topics above were changed, and no others" in some.stderr
     assert told(broker, "describe", "altered-first")[0]["configs"] == {"retention.ms": "5"}
+
+
+def test_a_list_without_sizes_says_why(tmp_path: Path) -> None:
+    """KafkaApis.handleDescribeLogDirsRequest: it needs DESCRIBE of the cluster."""
+    settings = {"storage": "memory", "authorizer.class.name": "standard", "super.users": "User:root"}
+    with BrokerProcess(tmp_path, settings=settings | {"allow.everyone.if.no.acl.found": "true"}) as broker:
+        assert topic(broker, "create", "dark").exit_code == 0
+        rule = ("--principal", "User:else", "--operation", "describe", "--cluster")
+        assert command(broker, "acl", "add", *rule).exit_code == 0
+        done = topic(broker, "list", "dark")
+    assert re.search(r"^dark +1 +1 +0 +-$", done.stdout, re.MULTILINE), done.output
+    assert done.stderr == "1 topic. No sizes: they need the right DESCRIBE of the cluster.\n"

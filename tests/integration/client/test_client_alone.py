@@ -94,5 +94,5 @@ def test_the_version_is_told_without_them(tmp_path: Path) -> None:
 
 def test_the_command_without_its_packages_is_one_line_that_names_them(tmp_path: Path) -> None:
     done = alone("import fencepost.__main__; fencepost.__main__.main()", "serve", "--memory", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "fencepost: the command needs click: pip install 'fencepost[broker]'\n"

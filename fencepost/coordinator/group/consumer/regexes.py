@@ -14,6 +14,7 @@ from fencepost.coordinator.group.consumer.records import (
 )
 from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.coordinator.group.consumer.topics import metadata_hash
+from fencepost.coordinator.group.timers import within
 from fencepost.coordinator.regexes import InvalidRegex, Regex, compile_regex
 from fencepost.protocol.errors import ErrorCode
 
@@ -75,7 +76,7 @@ def note(
     if not wanted and not group.regexes:
         return change, unused, frozenset()
     last = next(iter(group.resolved.values()), None)
-    if last is not None and view.now_ms <= last.timestamp_ms + REFRESH_MIN_INTERVAL_MS:
+    if last is not None and within(last.timestamp_ms, REFRESH_MIN_INTERVAL_MS + 1, view.now_ms):
         return change, unused, frozenset()
     expressions = dict(group.regexes)
     if old:
@@ -85,7 +86,7 @@ def note(
     wanted = wanted or len(expressions) != len(group.resolved)
     wanted = wanted or (last is not None and last.version < view.new_topics_at)
     interval_ms = view.config.group_consumer_regex_refresh_interval_ms
-    wanted = wanted or (last is not None and view.now_ms > last.timestamp_ms + interval_ms)
+    wanted = wanted or (last is not None and not within(last.timestamp_ms, interval_ms + 1, view.now_ms))
     return change, unused, frozenset(expressions) if wanted else frozenset()
 
 

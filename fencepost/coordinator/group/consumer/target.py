@@ -9,6 +9,7 @@ from fencepost.coordinator.group.consumer.group import ConsumerGroup
 from fencepost.coordinator.group.consumer.member import NOTHING, Assignment, ConsumerMember
 from fencepost.coordinator.group.consumer.records import ConsumerRecord, TargetEpoch, TargetEpochRecord, TargetRecord
 from fencepost.coordinator.group.consumer.topics import subscribed_names, topic_ids
+from fencepost.coordinator.group.timers import within
 from fencepost.coordinator.metadata.image import MetadataImage
 
 ASSIGNORS: Mapping[str, Assignor] = MappingProxyType({"uniform": uniform.assign, "range": range_assignor.assign})
@@ -29,7 +30,7 @@ def preferred_assignor(
 
 def is_due(assigned_at_ms: int, interval_ms: int, now_ms: int) -> bool:
     """Whether a new target may be computed already (KIP-1263); `assigned_at_ms` is 0 before the first one."""
-    return not assigned_at_ms or not interval_ms or now_ms >= assigned_at_ms + interval_ms
+    return not assigned_at_ms or not within(assigned_at_ms, interval_ms, now_ms)
 
 
 def new_target(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fencepost.coordinator.group.consumer.member import Assignment
+from fencepost.coordinator.group.timers import within
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.share.values import UNINITIALIZED, InitialState, ShareKey
 
@@ -41,7 +42,7 @@ class GroupPartitions:
 
     def missing(self, names: Iterable[str], image: MetadataImage, now_ms: int, retry_ms: int) -> dict[bytes, Begun]:
         """The partitions of subscribed topics that are neither initialised nor asked for in the last `retry_ms`."""
-        recent = {key: one for key, one in self.initializing.items() if now_ms - one.since_ms < retry_ms}
+        recent = {key: one for key, one in self.initializing.items() if within(one.since_ms, retry_ms, now_ms)}
         found: dict[bytes, Begun] = {}
         for topic in (image.topics_by_name[name] for name in sorted(names) if name in image.topics_by_name):
             known = _numbers(self.initialized, topic.topic_id) | _numbers(recent, topic.topic_id)

@@ -1,5 +1,6 @@
 """ShareFetch on a store that several brokers share: records that are elsewhere, and partitions that move away."""
 
+from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -14,6 +15,7 @@ from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.share.fetch import ShareFetch
 from fencepost.broker.share.partitions import SharePartitions
+from fencepost.broker.share.requests import STEP_PARTITIONS
 from fencepost.broker.share.sessions import MemberKey, TopicIdPartition
 from fencepost.coordinator.share.group_config import ShareGroupConfig
 from fencepost.coordinator.share.values import Outcome, ShareKey, StateUpdate, StoredState
@@ -66,7 +68,7 @@ class Leader:
     async def fetch(self) -> ShareFetch:
         request = ShareFetchRequest(max_wait_ms=20_000, min_bytes=1, max_bytes=1 << 20, max_records=10, batch_size=10)
         fetch = ShareFetch(self.node, self.shares, request, MEMBER, {PART: TP})
-        await fetch.run()
+        await fetch.run(None)
         return fetch
 
 
@@ -124,3 +126,29 @@ async def test_a_lock_that_ends_after_the_partition_has_moved_stores_nothing(
     leader.log = None
     await trio.sleep(40)
     assert len(leader.states.written) == written
+
+
+async def test_many_partitions_are_looked_at_with_pauses(leader: Leader) -> None:
+    """A session of many partitions does not hold up other clients: each step is of a few of them."""
+    parts = {TopicIdPartition(bytes(16), number): ErrorCode.UNKNOWN_TOPIC_ID for number in range(STEP_PARTITIONS * 3)}
+    fetch = ShareFetch(leader.node, leader.shares, ShareFetchRequest(), MEMBER, parts)
+    steps = Steps()
+    await fetch.run(steps)
+    assert len(fetch.answers) == len(parts)
+    assert steps.taken == 3
+
+
+class Steps:
+    """Counts the pauses."""
+
+    def __init__(self) -> None:
+        self.whole = self.shared = None
+        self.taken = 0
+
+    async def run(self, steps: Generator[None, None, Any]) -> Any:
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                return done.value
+            self.taken += 1

@@ -153,6 +153,15 @@ class TestTheAssignmentInterval:
         paper.beat("a", 2)
         assert (paper.group.assignment_epoch, paper.group.state) == (3, "Reconciling")
 
+    def test_it_is_over_when_the_clock_has_gone_back_g4(self) -> None:
+        """Ours: Kafka's canComputeNextTargetAssignment waits for as long as the clock went back."""
+        paper = Paper(config=GroupConfig(group_consumer_assignment_interval_ms=1000))
+        paper.beat("a", 0)
+        paper.beat("b", 0)
+        paper.now_ms -= 3_600_000
+        paper.beat("a", 2)
+        assert paper.group.assignment_epoch == 3
+
     def test_of_zero_it_binds_nobody_g4(self) -> None:
         paper = Paper()
         paper.beat("a", 0)

@@ -7,7 +7,7 @@ from trio.testing import MockClock
 from fencepost.coordinator.group.share.partitions import Begun, GroupPartitions
 from fencepost.coordinator.share.values import UNINITIALIZED, InitialState
 from fencepost.protocol.errors import ErrorCode
-from tests.unit.group.share.kit import NONE, World, key, topic_id
+from tests.unit.group.share.kit import NONE, Topics, World, key, topic_id
 
 
 class TestBeginning:
@@ -65,6 +65,15 @@ class TestBeginning:
         await world.beat("a", 0)
         assert await world.refused("b", 7, "u") is ErrorCode.UNKNOWN_MEMBER_ID
         assert len(world.states.asked) == 1
+
+
+def test_an_initialization_is_tried_again_when_the_clock_has_gone_back_g4() -> None:
+    """Ours: Kafka's GroupMetadataManager.subscribedTopicsChangeMap waits for as long as the clock went back."""
+    topics = Topics(t=3)
+    begun = Begun("t", frozenset({0, 1, 2}), 3_600_000)
+    partitions = GroupPartitions(initializing={topic_id("t"): begun})
+    assert partitions.missing(["t"], topics.image, 3_600_000, 30_000) == {}
+    assert partitions.missing(["t"], topics.image, 0, 30_000) == {topic_id("t"): begun._replace(since_ms=0)}
 
 
 class TestDeletedTopics:
