@@ -5,7 +5,7 @@ the connection, ends it. The rules are those of Kafka's `SharePartitionManager.n
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -14,6 +14,8 @@ from fencepost.protocol.errors import ErrorCode
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _LAST_EPOCH = 2**31 - 1
+PARTITIONS_MAX = 200_000
+"""Of one session. Clients may add what does not exist, request by request; Kafka has no bound."""
 
 
 class TopicIdPartition(NamedTuple):
@@ -55,7 +57,10 @@ class ShareSession:
         self.partitions: dict[TopicIdPartition, bool] = dict.fromkeys(wanted, False)
         """Each with whether the next response must name it, even without records: it was asked for, or failed last."""
 
-    def update(self, wanted: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
+    def update(self, wanted: Collection[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
+        """Add and remove partitions. Raises ShareSessionError if there are too many: they need not exist."""
+        if len(self.partitions) + len(wanted) > PARTITIONS_MAX:
+            raise ShareSessionError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         for part in wanted:
             self.partitions[part] = True
         for part in forgotten:

@@ -89,6 +89,17 @@ def test_a_full_table_takes_no_further_session_but_one_in_place_of_another() -> 
     assert len(sessions) == 1
 
 
+def test_no_session_grows_without_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours: what a client adds need not exist."""
+    monkeypatch.setattr("fencepost.broker.share.sessions.PARTITIONS_MAX", 1)
+    sessions = Sessions()
+    session = sessions.begin(MEMBER, [FIRST], Connection())
+    with pytest.raises(ShareSessionError) as refused:
+        session.update([SECOND], [])
+    assert refused.value.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert list(session.partitions) == [FIRST]
+
+
 def test_a_session_ends_with_its_connection() -> None:
     """ShareSessionCache.ClientConnectionDisconnectListener: the member's records are released at once."""
     sessions, connection = Sessions(), Connection()
