@@ -1,7 +1,8 @@
 """ShareFetch (78): acquire records for a member of a share group, and take its acknowledgements of others (KIP-932).
 
 v1-2 are served. v2 brings the acquire mode (KIP-1206) and renewals (KIP-1222): a request that renews locks reads
-nothing, so that its answer does not come after the locks' end.
+nothing, so that its answer does not come after the locks' end. The tags `delays` and `delay_ms` are ours
+(docs/decisions/0016-tagged-fields.md).
 """
 
 import trio
@@ -126,6 +127,7 @@ def _response(
             NodeEndpoint(node_id=node_id, host=leader.host, port=leader.port, rack=leader.rack)
             for node_id, leader in leaders.items()
         ],
+        delays=request.delays,
     )
 
 

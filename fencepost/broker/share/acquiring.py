@@ -16,7 +16,7 @@ def acquire(
     """Give a member what is available of what was read."""
     if want.max_records <= 0 or not fetched.batches or fetched.batches[-1][1] < window.start:
         return []
-    last, room = fetched.batches[-1][1], limits.max_in_flight - window.in_flight
+    last, room = fetched.batches[-1][1], window.room(limits)
     if room <= 0:
         if fetched.fetch_offset > window.end:
             return []

@@ -9,9 +9,9 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import Watcher
 from fencepost.broker.share.change import Change
 from fencepost.broker.share.partition import SharePartition
-from fencepost.broker.share.values import DeadLetters, Limits
+from fencepost.broker.share.values import DELAY_MS_MAX, DeadLetters, Limits
 from fencepost.coordinator.share.group_config import ShareGroupSettings
-from fencepost.coordinator.share.values import ShareKey
+from fencepost.coordinator.share.values import NOT_HELD, ShareKey, StateBatch
 from fencepost.protocol.errors import NO_ERROR, ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -53,6 +53,15 @@ def limits_of(settings: ShareGroupSettings, share_version: int) -> Limits:
         renew=settings.renew_acknowledge_enable,
         dead_letters=share_version >= DEAD_LETTERS_SINCE and settings.dead_letter_topic is not None,
     )
+
+
+def by_lock_clock(batch: StateBatch, wall_ms: int, lock_ms: int) -> StateBatch:
+    """A stored batch with its time by the clock of locks; without one if the time has passed.
+
+    A wall clock that went back holds a record for the longest time at most.
+    """
+    left_ms = batch.held_until_ms - wall_ms
+    return batch._replace(held_until_ms=lock_ms + min(left_ms, DELAY_MS_MAX) if left_ms > 0 else NOT_HELD)
 
 
 class Storing:

@@ -22,6 +22,13 @@ class Limits(NamedTuple):
     """Whether the group has a dead-letter topic, and share.version allows it (KIP-1191)."""
 
 
+DELAY_MS_MAX = 366 * 24 * 3_600_000
+"""The longest time for which a record is held back."""
+HELD_STEP_MS = 100
+"""A time until which a record is held back is rounded up to a multiple of this: so that those that members release
+at about the same time end together, and are stored as one."""
+
+
 class AcquireMode(IntEnum):
     """How closely the greatest number of records is kept (KIP-1206); the numbers are those of ShareFetch."""
 
@@ -77,6 +84,8 @@ class AckBatch(NamedTuple):
     first_offset: int
     last_offset: int
     types: Sequence[int]
+    delay_ms: int = 0
+    """For how long what is released is held back."""
 
 
 class DeadCause(StrEnum):

@@ -31,11 +31,11 @@ class Arrivals:
         self._hand = hand
         self._lookups = Lookups(config.key_deserializer, config.value_deserializer)
 
-    async def take_in(self, place: Place, part: Any, lock_s: float) -> None:
+    async def take_in(self, place: Place, part: Any, lock_s: float, broker_delays: bool) -> None:
         """One partition's part of a ShareFetch response."""
         hand, config = self._hand, self._config
         ranges = [AcquiredRange(one.first_offset, one.last_offset, one.delivery_count) for one in part.acquired_records]
-        held = hand.held.acquired(place, ranges, anyio.current_time(), lock_s)
+        held = hand.held.acquired(place, ranges, anyio.current_time(), lock_s, broker_delays)
         partition = TopicPartition(self._cluster.names.get(place[0], "?"), place[1])
         found = sort_out(part.records, ranges, config.check_crcs, config.max_decompressed_bytes)
         for wrong in found.errors:

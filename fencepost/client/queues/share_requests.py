@@ -1,10 +1,11 @@
 """The requests of a queue to the leaders of its partitions: ShareFetch and ShareAcknowledge."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fencepost.client.config import QueueConfig
-from fencepost.client.core.acknowledgements import in_batches
+from fencepost.client.core.acknowledgements import Acknowledgement, AcknowledgementBatch, in_batches
 from fencepost.client.core.held_records import Sent
 from fencepost.client.core.share_session import FetchChanges, Place
 from fencepost.protocol.messages import api78_share_fetch as api78
@@ -31,15 +32,16 @@ def fetch_request(
     acknowledgements: Acknowledgements,
     max_records: int,
     max_wait_ms: int,
+    now: float,
 ) -> api78.ShareFetchRequest:
     """A ShareFetch for the session's partitions; `max_records` 0 acquires nothing."""
     topics: dict[bytes, list[api78.FetchPartition]] = {}
     for place in sorted(changes.added | acknowledgements.keys()):
         batches = [
-            api78.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
-            for first, last, types in in_batches(
-                (one.record.offset, one.kind) for one in acknowledgements.get(place, ())
+            api78.AcknowledgementBatch(
+                first_offset=first, last_offset=last, acknowledge_types=list(types), delay_ms=delay_ms
             )
+            for first, last, types, delay_ms in _batches(acknowledgements.get(place, ()), now)
         ]
         part = api78.FetchPartition(partition_index=place[1], acknowledgement_batches=batches)
         topics.setdefault(place[0], []).append(part)
@@ -59,18 +61,21 @@ def fetch_request(
             api78.ForgottenTopic(topic_id=topic_id, partitions=numbers)
             for topic_id, numbers in _by_topic(changes.forgotten).items()
         ],
+        delays=True,
     )
 
 
 def acknowledge_request(
-    who: Identity, epoch: int, acknowledgements: Acknowledgements, *, renews: bool
+    who: Identity, epoch: int, acknowledgements: Acknowledgements, now: float, *, renews: bool
 ) -> api79.ShareAcknowledgeRequest:
     """A ShareAcknowledge of the session at `epoch`."""
     topics: dict[bytes, list[api79.AcknowledgePartition]] = {}
     for place, sent in acknowledgements.items():
         batches = [
-            api79.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
-            for first, last, types in in_batches((one.record.offset, one.kind) for one in sent)
+            api79.AcknowledgementBatch(
+                first_offset=first, last_offset=last, acknowledge_types=list(types), delay_ms=delay_ms
+            )
+            for first, last, types, delay_ms in _batches(sent, now)
         ]
         part = api79.AcknowledgePartition(partition_index=place[1], acknowledgement_batches=batches)
         topics.setdefault(place[0], []).append(part)
@@ -80,6 +85,14 @@ def acknowledge_request(
         share_session_epoch=epoch,
         is_renew_ack=renews,
         topics=[api79.AcknowledgeTopic(topic_id=topic_id, partitions=parts) for topic_id, parts in topics.items()],
+    )
+
+
+def _batches(sent: Sequence[Sent], now: float) -> list[AcknowledgementBatch]:
+    """What one partition's part of a request says, which is sent now."""
+    return in_batches(
+        Acknowledgement(one.record.offset, one.kind, math.ceil(max(one.record.held_until - now, 0) * 1000))
+        for one in sent
     )
 
 
