@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from fencepost.client.queues.message import AcknowledgementError as AcknowledgementError
     from fencepost.client.queues.message import Message as Message
     from fencepost.client.queues.queue import Queue as Queue
+    from fencepost.client.queues.scheduling import not_before as not_before
     from fencepost.client.serializers import SerializationError as SerializationError
     from fencepost.client.transactions.open_transaction import PreparedTransaction as PreparedTransaction
     from fencepost.client.transactions.producer import TransactionalProducer as TransactionalProducer
@@ -155,6 +156,7 @@ _HOME = {
     "WholeTransaction": "consumer.whole_transaction",
     "WholeTransactions": "consumer.whole_transactions",
     "WouldBlockError": "errors",
+    "not_before": "queues.scheduling",
 }
 
 __all__ = sorted(_HOME)

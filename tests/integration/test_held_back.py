@@ -8,8 +8,10 @@ import pytest
 
 from fencepost.broker.share.values import DELAY_MS_MAX
 from fencepost.protocol.api_keys import ApiKey
+from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api20_delete_topics import DeleteTopicsRequest
+from fencepost.protocol.record_batch import build_batch
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.share_members import ACCEPT, RELEASE, Ack, ShareMember, initialize, topic_id_of
 from tests.kit.wire import Wire, batch_of
@@ -121,3 +123,61 @@ def test_a_group_with_a_record_held_back_takes_all_others(member: Joins, wire: W
         got = one.acquire(max_records=500)
         assert [offset for offset, _ in got] == list(range(first, first + 500))
         assert one.acknowledge(Ack(0, first, first + 499, ACCEPT)) == [0]
+
+
+def scheduled(*delays_ms: int | None, codec: Compression = Compression.NONE) -> bytearray:
+    """A batch of records that come so much later; None: without a time."""
+    now_ms = time.time_ns() // 1_000_000
+    headers = [() if one is None else (("not-before", b"%d" % (now_ms + one)),) for one in delays_ms]
+    return build_batch([(now_ms, None, b"x" * 9, one) for one in headers], compression=codec)
+
+
+@pytest.fixture
+def topic_with_times(wire: Wire) -> bytes:
+    wire.create_topic("later", partitions=1, share_not_before_enable="true")
+    found = topic_id_of(wire, "later")
+    initialize(wire, GROUP, found, [0])
+    return found
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.ZSTD])
+def test_a_record_that_says_when(
+    file_broker: BrokerProcess, wire: Wire, topic_with_times: bytes, codec: Compression
+) -> None:
+    """H11: not before its time, also after kill -9; its delivery count is 1 then."""
+    produced_at = time.monotonic()
+    wire.produce("later", scheduled(None, 4_000, 3_600_000, codec=codec))
+    wire.produce("later", scheduled(None))
+    with Wire(file_broker.connect()) as connection:
+        one = ShareMember(connection, GROUP, "one", topic_with_times, [0])
+        assert one.acquire() == [(0, 1), (3, 1)]
+        assert one.acknowledge(Ack(0, 0, 0, ACCEPT), Ack(0, 3, 3, ACCEPT)) == [0]
+    file_broker.restart()
+    with Wire(file_broker.connect()) as connection:
+        two = ShareMember(connection, GROUP, "two", topic_with_times, [0])
+        assert two.acquire(wait_ms=10_000) == [(1, 1)]
+        assert time.monotonic() - produced_at >= 4.0
+        assert two.acknowledge(Ack(0, 1, 1, ACCEPT)) == [0]
+        assert two.acquire(wait_ms=0) == []
+
+
+def test_thousands_for_tomorrow_and_one_for_now(
+    file_broker: BrokerProcess, wire: Wire, topic_with_times: bytes
+) -> None:
+    """H13, H14: in large compressed batches, which a thread unpacks; the limit in flight is 2,000."""
+    for _ in range(6):
+        wire.produce("later", scheduled(*[86_400_000] * 1_000, codec=Compression.GZIP))
+    wire.produce("later", scheduled(*range(86_400_000, 86_402_000, 2), codec=Compression.GZIP))
+    wire.produce("later", scheduled(None))
+    with Wire(file_broker.connect()) as connection:
+        one = ShareMember(connection, GROUP, "one", topic_with_times, [0])
+        assert one.acquire(max_records=1, wait_ms=20_000) == [(7_000, 1)]
+        wire.delete_records("later", 7_000)
+        wire.produce("later", scheduled(None))
+        assert one.acquire(Ack(0, 7_000, 7_000, ACCEPT)) == [(7_001, 1)]
+
+
+def test_without_the_setting_a_time_says_nothing(member: Joins, wire: Wire) -> None:
+    """H14: the broker looks into headers only where the topic has `share.not.before.enable`."""
+    wire.produce("jobs", scheduled(3_600_000))
+    assert [offset for offset, _ in member("one").acquire()] == [0, 1, 2, 3, 4]

@@ -28,9 +28,10 @@ class Share:
         mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED,
         batch_size: int = 500,
         aborted: Sequence[tuple[int, int]] = (),
+        held: Sequence[tuple[int, int]] = (),
     ) -> list[Acquired]:
         """A member fetches; the log gives these batches from the next fetch offset on."""
-        fetched = Fetched(self.it.next_fetch_offset(), batches, aborted)
+        fetched = Fetched(self.it.next_fetch_offset(), batches, aborted, held)
         return self.it.acquire(member, fetched, Want(most, batch_size, mode), self.now)
 
     def say(self, member: str, first: int, last: int, *types: int) -> Change:

@@ -14,7 +14,7 @@ from fencepost.broker.share.in_flight import (
     InFlightBatch,
     InFlightState,
 )
-from fencepost.broker.share.values import HELD_STEP_MS, AckBatch, AckType, DeadCause, Limits, Refused
+from fencepost.broker.share.values import AckBatch, AckType, DeadCause, Limits, Refused, held_until
 from fencepost.broker.share.window import Window
 from fencepost.coordinator.share.values import DeliveryState
 from fencepost.protocol.errors import ErrorCode
@@ -73,6 +73,7 @@ def _expire(
         return
     if state.held_back:
         state.lock = NO_LOCK
+        window.scheduled -= 0 if state.deliveries else last - first + 1
         window.make_available(first)
         return
     if state.state is not ACQUIRED:
@@ -123,7 +124,7 @@ class Acknowledging:
             return
         self._held_until = NO_LOCK
         if batch.delay_ms:
-            self._held_until = -(-(self._now_ms + batch.delay_ms) // HELD_STEP_MS) * HELD_STEP_MS
+            self._held_until = held_until(self._now_ms + batch.delay_ms)
         for known in self._known(batch):
             if known.last >= self._window.start:
                 self._take_from(batch, known)

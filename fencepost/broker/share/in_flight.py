@@ -54,6 +54,11 @@ class InFlightState:
         return self.state is AVAILABLE and self.undo is None and self.lock == NO_LOCK
 
     @property
+    def is_new(self) -> bool:
+        """Whether a member may acquire it now for the first time."""
+        return self.available and not self.deliveries
+
+    @property
     def held_back(self) -> bool:
         """Whether no member may acquire it before a time."""
         return self.state is AVAILABLE and self.undo is None and self.lock != NO_LOCK

@@ -9,6 +9,7 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import Watcher
 from fencepost.broker.share.change import Change
 from fencepost.broker.share.partition import SharePartition
+from fencepost.broker.share.reading import Times
 from fencepost.broker.share.values import DELAY_MS_MAX, DeadLetters, Limits
 from fencepost.coordinator.share.group_config import ShareGroupSettings
 from fencepost.coordinator.share.values import NOT_HELD, ShareKey, StateBatch
@@ -39,6 +40,8 @@ def client_error(error: ErrorCode) -> ErrorCode:
             return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+TIMES_KEPT = 8
+"""How many batches have their times kept, between the look and the next fetch."""
 DEAD_LETTERS_SINCE = 2
 """The level of share.version from which on share groups write dead letters (`ShareVersion.supportsShareGroupDLQ`)."""
 
@@ -99,8 +102,16 @@ class LedPartition:
         self.watchers: dict[Watcher, None] = {}
         self.queue: list[Storing] = []
         """Changes that are being stored, and those that wait for it."""
+        self.times: dict[int, Times] = {}
+        """The times in the headers of the batches that a thread looked at last, by their base offsets."""
         self.dead: list[DeadLetters] = []
         """Records that are being written to the dead-letter topic, and those that wait for it."""
+
+    def note_times(self, base_offset: int, times: Times) -> None:
+        """Keep what a thread found in a batch, until some others came."""
+        if len(self.times) >= TIMES_KEPT:
+            del self.times[next(iter(self.times))]
+        self.times[base_offset] = times
 
     def wake(self) -> None:
         """Have fetches that wait look again."""

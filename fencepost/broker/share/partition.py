@@ -114,6 +114,10 @@ class SharePartition:
         """Where to read the log for the next acquisition: at records that are available again, else behind the end."""
         return self._window.next_fetch_offset()
 
+    def has_new(self, first_offset: int, last_offset: int) -> bool:
+        """Whether records of a range were never delivered, and are not known to be held back: for `Fetched.held`."""
+        return self._window.has_new(first_offset, last_offset)
+
     def can_acquire(self) -> bool:
         """Whether a fetch could acquire something: records are available again, or the limit in flight has room."""
         return self.next_fetch_offset() != self.end_offset + 1 or self._window.room(self._limits()) > 0

@@ -29,6 +29,11 @@ HELD_STEP_MS = 100
 at about the same time end together, and are stored as one."""
 
 
+def held_until(time_ms: int) -> int:
+    """Until when a record is held back that is not to come before a time."""
+    return -(-time_ms // HELD_STEP_MS) * HELD_STEP_MS
+
+
 class AcquireMode(IntEnum):
     """How closely the greatest number of records is kept (KIP-1206); the numbers are those of ShareFetch."""
 
@@ -59,6 +64,8 @@ class Fetched(NamedTuple):
     aborted: Sequence[tuple[int, int]] = ()
     """Those batches, for read_committed, that an aborted transaction wrote; without its markers, which members
     acknowledge as gaps."""
+    held: Sequence[tuple[int, int]] = ()
+    """Offsets in order, with the time before which their records are not delivered for the first time."""
 
 
 class Want(NamedTuple):

@@ -41,8 +41,10 @@ class Window:
         """A heap of (`due` of a batch, its first offset); entries that no longer agree with a batch are void."""
         self._holds = False
         """Whether records have been held back since the window was empty."""
-        self._passed = (0, 0)
+        self._passed = (0, 0, 0)
         """What `_past_held` found last."""
+        self.scheduled = 0
+        """How many records are held back that were never delivered."""
 
     @property
     def in_flight(self) -> int:
@@ -58,12 +60,15 @@ class Window:
         """How many offsets count for the limit of records in flight."""
         if not self._holds or not self.batches:
             return self.in_flight
-        opened, delayed = self._past_held()
-        return self.end - opened + 1 + delayed
+        opened, delayed, scheduled = self._past_held()
+        return self.end - opened + 1 + delayed - (self.scheduled - scheduled)
 
-    def _past_held(self) -> tuple[int, int]:
-        """The first offset that is neither done nor held back, and how many before it are held after a delivery."""
-        opened, delayed = self._passed if self._passed[0] >= self.start else (self.start, 0)
+    def _past_held(self) -> tuple[int, int, int]:
+        """The first offset that is neither done nor held back, and how many before it are held back.
+
+        Those that were delivered, and those that were not.
+        """
+        opened, delayed, scheduled = self._passed if self._passed[0] >= self.start else (self.start, 0, 0)
         for batch in self.batches.since(opened):
             if self.gap_active and batch.first > opened:
                 break
@@ -71,12 +76,15 @@ class Window:
             while opened <= batch.last:
                 state = batch.at(opened)
                 if not (state.done or state.held_back):
-                    self._passed = opened, delayed
+                    self._passed = opened, delayed, scheduled
                     return self._passed
                 count = 1 if batch.offsets is not None else batch.last - opened + 1
-                delayed += count * (state.held_back and state.deliveries > 0)
+                if state.held_back and state.deliveries:
+                    delayed += count
+                elif state.held_back:
+                    scheduled += count
                 opened += count
-        self._passed = opened, delayed
+        self._passed = opened, delayed, scheduled
         return self._passed
 
     def in_window(self, first: int, last: int) -> int:
@@ -94,7 +102,7 @@ class Window:
     def _look_from(self, offset: int) -> None:
         """A record may be held back no more."""
         if offset < self._passed[0]:
-            self._passed = (0, 0)
+            self._passed = (0, 0, 0)
 
     def search(self) -> None:
         """Look for available records at the next fetch (Kafka's findNextFetchOffset)."""
@@ -168,6 +176,29 @@ class Window:
             self._holds = True
             self.lock(batch, state, state.lock)
 
+    def schedule(self, batch: InFlightBatch, state: InFlightState, until: int) -> None:
+        """Hold back one record that was never delivered."""
+        self._holds = True
+        self.scheduled += 1
+        self.lock(batch, state, until)
+
+    def schedule_known(self, held: Iterable[tuple[int, int]]) -> None:
+        """Hold back those records that are in flight already, available and never delivered."""
+        for offset, until in held:
+            batch = self.batches.floor(offset)
+            if batch is not None and offset <= batch.last and batch.at(offset).is_new:
+                self.schedule(batch, batch.own(offset), until)
+
+    def has_new(self, first: int, last: int) -> bool:
+        """Whether records of a range were never delivered, and are not held back."""
+        if not self.batches or last > self.end or (self._gap is not None and self.gap_active and last >= self._gap[0]):
+            return True
+        return any(
+            batch.at(offset).is_new
+            for batch in self._touching(first, last)
+            for offset in range(max(first, batch.first), min(last, batch.last) + 1)
+        )
+
     def next_due(self) -> int | None:
         """When to look at locks next; None if there is none."""
         while self._locks:
@@ -228,6 +259,7 @@ class Window:
             states = self.split(batch)
             for at in range(max(first - batch.first, 0), min(last - batch.first + 1, len(states))):
                 if states[at].state is before:
+                    self.scheduled -= states[at].held_back and not states[at].deliveries
                     batch.own(batch.first + at).archive()
                     self.complete += count
                     found = True
@@ -292,7 +324,7 @@ class Window:
         if last == self.batches.last.last:
             self.start = self.end = last + 1
             self.batches.clear()
-            self._search_from, self._holds = None, False
+            self._search_from, self._holds, self.scheduled = None, False, 0
             self.complete = 0
             return True
         ended = self.batches.floor(last)

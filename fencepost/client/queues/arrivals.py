@@ -1,6 +1,7 @@
 """Acquired records as they arrive: messages for the program, and an acknowledgement at once for all others."""
 
 import logging
+import time
 from typing import Any
 
 import anyio
@@ -15,7 +16,8 @@ from fencepost.client.core.share_session import Place
 from fencepost.client.lookups import Lookups
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.queues.hand import Hand
-from fencepost.client.queues.message import Message
+from fencepost.client.queues.message import DELAY_S_MAX, Message
+from fencepost.protocol.not_before import not_before_ms
 from fencepost.protocol.records import Record
 from fencepost.protocol.topics import TopicPartition
 
@@ -52,9 +54,11 @@ class Arrivals:
                 record = held[one.offset]
                 hand.decide(record, AcknowledgeType.RELEASE, hand.retry_delay_s(record.delivery_count))
             return
+        now_s = time.time()
         for one, _ in found.records:
-            if hand.is_stopping:
-                hand.decide(held[one.offset], AcknowledgeType.RELEASE)
+            early_s = 0.0 if part.keeps_times else (not_before_ms(one.headers) or 0) / 1000 - now_s
+            if hand.is_stopping or early_s > 0:
+                hand.decide(held[one.offset], AcknowledgeType.RELEASE, min(max(early_s, 0), DELAY_S_MAX))
             else:
                 self._deliver(partition, one, held[one.offset])
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fencepost.client.consumer.consumed import ConsumerRecord
     from fencepost.client.keywords import Duration
 
-_DELAY_S_MAX = 366 * 24 * 3600
+DELAY_S_MAX = 366 * 24 * 3600
 """The longest delay that a broker takes (`DELAY_MS_MAX` there)."""
 _PAST = {AcknowledgeType.ACCEPT: "accepted", AcknowledgeType.RELEASE: "released", AcknowledgeType.REJECT: "rejected"}
 
@@ -94,8 +94,8 @@ class Message(Generic[K, V]):
         366 days.
         """
         delay_s = seconds(delay)
-        if not 0 <= delay_s <= _DELAY_S_MAX:
-            raise ValueError(f"a delay of {delay_s:g} s: it must be from 0 to {_DELAY_S_MAX} (366 days)")
+        if not 0 <= delay_s <= DELAY_S_MAX:
+            raise ValueError(f"a delay of {delay_s:g} s: it must be from 0 to {DELAY_S_MAX} (366 days)")
         self._decide(AcknowledgeType.RELEASE, delay_s)
 
     def reject(self) -> None:

@@ -81,6 +81,8 @@ class PartitionData(Value):
     current_leader: LeaderIdAndEpoch = field()
     records: Records = field(default=None)
     acquired_records: list[AcquiredRecords] = []
+    keeps_times: Bool = field(tag=1000)
+    """Ours, if the request asked for `delays`: no record comes before the time in its header."""
 
 
 class ShareFetchableTopicResponse(Value):

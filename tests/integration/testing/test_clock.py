@@ -134,3 +134,22 @@ def test_a_message_is_held_back_for_an_hour(fencepost_broker: Broker) -> None:
             fencepost_broker.clock.advance(timedelta(minutes=1))
             with next(iter(queue)) as again:
                 assert (again.value, again.delivery_count) == (b"later", 2)
+
+
+def test_a_record_is_scheduled_for_an_hour_later(fencepost_broker: Broker) -> None:
+    """H11: by the broker's clock, whatever the client's says."""
+    fencepost_broker.create_topic("orders", configs={"share.not.before.enable": "true"})
+    with sync.Client(fencepost_broker.bootstrap) as client:
+        with client.admin() as admin:
+            admin.incremental_alter_configs({"share.auto.offset.reset": "earliest"}, group="billing")
+        with client.producer() as producer:
+            producer.send("orders", b"later", headers=[fencepost.not_before(timedelta(hours=1))])
+            producer.send("orders", b"at once")
+        with client.queue("orders", group="billing", fetch_max_wait=0.1) as queue:
+            messages = iter(queue)
+            with next(messages) as first:
+                assert first.value == b"at once"
+            first.acknowledged()
+            fencepost_broker.clock.advance(timedelta(hours=1))
+            with next(messages) as second:
+                assert (second.value, second.delivery_count) == (b"later", 1)

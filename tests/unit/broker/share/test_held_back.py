@@ -237,6 +237,116 @@ class TestLimits:
             assert window.counted == slow_count(share)
 
 
+LATER = [(2, HOUR_MS), (3, HOUR_MS), (7, 2 * HOUR_MS)]
+
+
+class TestScheduled:
+    """Records that say themselves when they may come; `held` is what the shell read in their headers."""
+
+    @pytest.mark.parametrize("batches", [[(0, 9)], [(offset, offset) for offset in range(10)]])
+    def test_new_records_before_their_time(self, batches: Sequence[tuple[int, int]]) -> None:
+        """H11: they are in flight without a delivery; nothing waits for them, and nothing is stored."""
+        share = Share()
+        got = [Acquired(0, 1, 1), Acquired(4, 6, 1), Acquired(8, 9, 1)]
+        assert share.fetch("a", *batches, held=LATER) == got
+        assert share.fetch("b", *batches, (10, 19), held=LATER) == [Acquired(10, 19, 1)]
+        for first, last, _ in got:
+            share.ack("a", first, last, ACCEPT)
+        assert (share.offsets, share.it.delivery_complete_count) == ((2, 19, 20), 5)
+        share.ack("b", 10, 19, ACCEPT)
+        share.wait(HOUR_MS)
+        assert share.fetch("a", *batches, held=LATER[2:]) == [Acquired(2, 3, 1)]
+        share.ack("a", 2, 3, ACCEPT)
+        share.wait(HOUR_MS)
+        assert share.fetch("a", *batches) == [Acquired(7, 7, 1)]
+
+    def test_as_many_others_as_wanted(self) -> None:
+        """H11 with KIP-1206: what is held back takes no place among the records of a fetch."""
+        share = Share()
+        assert share.fetch("a", (0, 9), most=3, mode=AcquireMode.RECORD_LIMIT, held=LATER) == [
+            Acquired(0, 1, 1),
+            Acquired(4, 4, 1),
+        ]
+        assert share.fetch("b", (0, 9), most=9, mode=AcquireMode.RECORD_LIMIT) == [
+            Acquired(5, 6, 1),
+            Acquired(8, 9, 1),
+        ]
+        batchwise = Share()
+        assert batchwise.fetch("a", (0, 3), (4, 7), (8, 9), most=3, held=LATER) == [
+            Acquired(0, 1, 1),
+            Acquired(4, 6, 1),
+        ]
+
+    def test_a_fetch_of_nothing_but_later_ones(self) -> None:
+        """H11: it goes on behind them."""
+        share = Share()
+        assert share.fetch("a", (0, 9), most=3, held=[(offset, HOUR_MS) for offset in range(10)]) == []
+        assert share.offsets == (0, 9, 10)
+
+    def test_a_later_look_holds_back_what_was_never_delivered(self) -> None:
+        """H11: those left available by an earlier fetch are looked at again, those that were delivered are not."""
+        share = Share()
+        assert share.fetch("a", (0, 9), most=3, mode=AcquireMode.RECORD_LIMIT) == [Acquired(0, 2, 1)]
+        assert (share.it.has_new(0, 2), share.it.has_new(2, 3), share.it.has_new(10, 10)) == (False, True, True)
+        share.ack("a", 0, 2, RELEASE)
+        got = share.fetch("b", (0, 9), held=LATER)
+        assert got == [Acquired(0, 2, 2), Acquired(4, 6, 1), Acquired(8, 9, 1)]
+        assert not share.it.has_new(0, 9)
+        share.wait(HOUR_MS)
+        assert share.it.has_new(0, 9)
+
+    def test_after_a_restart_the_log_says_it_again(self) -> None:
+        """H11: the stored state has holes there (`GapWindow`), which are read again."""
+        stored = [StateBatch(0, 1, ACKNOWLEDGED, 1), StateBatch(4, 6, ACKNOWLEDGED, 1), StateBatch(8, 9, AVAILABLE, 1)]
+        share = Share(stored=stored)
+        assert share.offsets == (2, 9, 2)
+        assert share.fetch("a", (0, 9), (10, 19), held=LATER) == [Acquired(8, 9, 2), Acquired(10, 19, 1)]
+        share.ack("a", 8, 19, ACCEPT)
+        assert share.offsets == (2, 19, 20)
+        share.wait(2 * HOUR_MS)
+        assert share.fetch("a", (0, 9)) == [Acquired(2, 3, 1), Acquired(7, 7, 1)]
+        share.ack("a", 2, 3, ACCEPT)
+        share.ack("a", 7, 7, ACCEPT)
+        assert share.offsets == (20, 20, 20)
+
+    def test_records_of_an_aborted_transaction(self) -> None:
+        """H12, read_committed: they are archived when their time has come."""
+        share = Share()
+        assert share.fetch("a", (0, 4), (5, 9), aborted=[(0, 4)], held=[(1, 1_000)]) == [Acquired(5, 9, 1)]
+        share.ack("a", 5, 9, ACCEPT)
+        share.wait(1_000)
+        assert share.fetch("a", (0, 4), aborted=[(0, 4)]) == []
+        assert share.store(share.it.expire(share.now)) == []
+        share.fetch("b", (10, 10))
+        assert share.ack("b", 10, 10, ACCEPT) == [StateBatch(10, 10, ACKNOWLEDGED, 1)]
+        assert share.it.start_offset == 11
+
+    def test_they_do_not_count_for_the_limit_in_flight(self) -> None:
+        """H13: who schedules thousands for tomorrow stops nothing, wherever they are in the window."""
+        share = Share(Limits(max_in_flight=10))
+        tomorrow = [(offset, 24 * HOUR_MS) for offset in range(5, 5005)]
+        batches = [(offset, offset) for offset in range(5015)]
+        assert share.fetch("a", *batches, held=tomorrow) == [Acquired(0, 4, 1), Acquired(5005, 5009, 1)]
+        assert (share.it._window.counted, share.it.can_acquire()) == (10, False)
+        share.ack("a", 0, 4, ACCEPT)
+        assert (share.it._window.counted, share.it.can_acquire()) == (5, True)
+        assert share.fetch("a", (5010, 5014)) == [Acquired(5010, 5014, 1)]
+        share.ack("a", 5005, 5014, ACCEPT)
+        share.it.log_start_moved(5000)
+        assert (share.it._window.scheduled, share.it._window.counted) == (5, 0)
+        share.wait(24 * HOUR_MS)
+        assert (share.it._window.scheduled, share.it._window.counted) == (0, 15)
+        assert share.fetch("a", *batches[5000:5005]) == [Acquired(5000, 5004, 1)]
+
+    def test_the_window_ends_somewhere(self) -> None:
+        """H13: 16,000 offsets, as with delays."""
+        share = Share()
+        batches = [(offset, offset) for offset in range(20_000)]
+        share.fetch("a", *batches, held=[(offset, HOUR_MS) for offset in range(20_000)])
+        assert WINDOW_MAX <= share.it.in_flight <= WINDOW_MAX + DEFAULT.max_in_flight
+        assert not share.it.can_acquire()
+
+
 def slow_count(share: Share) -> int:
     window = share.it._window
     delayed = 0
