@@ -46,10 +46,12 @@ class Change:
             return ()
         for state, first, _, _ in self._ended:
             state.commit()
-            if state.held_back:
-                self._window.hold_back(state, first)
-            elif state.state is AVAILABLE:
+            if state.state is not AVAILABLE:
+                continue
+            if state.lock == NO_LOCK:
                 self._window.make_available(first)
+            else:
+                self._window.hold_back(state, first)
         self._window.advance()
         return tuple(self._dead)
 
@@ -84,7 +86,7 @@ class Change:
         """Note what is to be stored of a range."""
         before = self.batches[-1] if self.batches else None
         if before is not None and before[1:] == (first - 1, state, deliveries, held_until_ms):
-            self.batches[-1] = before._replace(last_offset=last)
+            self.batches[-1] = StateBatch(before[0], last, state, deliveries, held_until_ms)
         else:
             self.batches.append(StateBatch(first, last, state, deliveries, held_until_ms))
 

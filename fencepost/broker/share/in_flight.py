@@ -99,8 +99,8 @@ class InFlightState:
 
     def commit(self) -> None:
         """The end of its delivery is stored."""
-        self.lock = NO_LOCK if self.undo is None or self.lost else self.undo[3]
-        self.undo = None
+        undo, self.undo = self.undo, None
+        self.lock = NO_LOCK if undo is None or self.lost else undo[3]
 
     def roll_back(self) -> None:
         """The end of its delivery was not stored: the member holds it again, if its lock has not ended."""
