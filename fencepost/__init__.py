@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         TwoPhaseProducer,
         WholeTransaction,
         WouldBlockError,
+        not_before,
     )
     from fencepost.protocol.compression import Compression
     from fencepost.protocol.errors import ErrorCode
@@ -120,6 +121,7 @@ __all__ = [
     "WholeTransaction",
     "WouldBlockError",
     "__version__",
+    "not_before",
 ]
 
 

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from fencepost.client.queues.message import Message as Message
     from fencepost.client.queues.metrics import QueueMetrics as QueueMetrics
     from fencepost.client.queues.queue import Queue as Queue
+    from fencepost.client.queues.scheduling import not_before as not_before
     from fencepost.client.serializers import SerializationError as SerializationError
     from fencepost.client.transactions.open_transaction import PreparedTransaction as PreparedTransaction
     from fencepost.client.transactions.producer import TransactionalProducer as TransactionalProducer
@@ -157,6 +158,7 @@ _HOME = {
     "WholeTransaction": "consumer.whole_transaction",
     "WholeTransactions": "consumer.whole_transactions",
     "WouldBlockError": "errors",
+    "not_before": "queues.scheduling",
 }
 
 __all__ = sorted(_HOME)

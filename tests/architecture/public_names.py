@@ -76,7 +76,9 @@ def table() -> str:
         else:
             plain.append(f"`{name}`")
     own = [name for name in public_classes() if name.startswith("sync.")]
-    functions = [f"`{name}`" for name in sorted(public_functions())]
+    blocking = import_module("fencepost.sync").__all__
+    functions = [f"`{name}`" for name in sorted(public_functions()) if name not in blocking]
+    own += [name for name in public_functions() if name in blocking]
     return "\n".join(
         [
             *rows,
@@ -85,7 +87,9 @@ def table() -> str:
             "",
             f"Types, for annotations of your own: {', '.join(f'`{name}`' for name in public_aliases())}.",
             "",
-            f"`fencepost.sync` has the same, as {', '.join(f'`{name}`' for name in own)}, and {', '.join(functions)}.",
+            f"Functions: {', '.join(functions)}.",
+            "",
+            f"`fencepost.sync` has the same, as {', '.join(f'`{name}`' for name in own[:-1])}, and `{own[-1]}`.",
         ]
     )
 

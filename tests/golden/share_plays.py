@@ -121,7 +121,7 @@ class Play:
         """Settle a change that waits; keep what was stored."""
         change = self.ours.pending[at]
         if stored:
-            for first, last, state, count in change.batches:
+            for first, last, state, count, _ in change.batches:
                 for offset in range(first, last + 1):
                     self.stored[offset] = (int(state), count)
             self.stored_start = max(self.stored_start, change.start_offset)
@@ -130,7 +130,7 @@ class Play:
     def take_over(self) -> None:
         """Another leader restores what was stored."""
         kept = [StateBatch(at, at, *one) for at, one in sorted(self.stored.items()) if at >= self.stored_start]
-        text = ",".join(":".join(str(int(number)) for number in one) for one in joined(kept))
+        text = ",".join(":".join(str(int(number)) for number in one[:4]) for one in joined(kept))
         self.say(f"restore {self.settings} {self.chance.randrange(9)} {self.stored_start} 0 {text}")
 
     def acquire(self) -> None:

@@ -95,12 +95,23 @@ def test_the_judge_is_content(tmp_path: Path) -> None:
         ([got(1.0)], [got(2.5, 1), *answered(ACCEPT, 2.6)], ["the delivery count fell"]),
         ([got(1.0), *answered(RELEASE, 1.1)], [got(1.5, 1), *answered(ACCEPT, 1.6)], ["the delivery count fell"]),
         ([got(1.0, value="w"), *answered(ACCEPT, 1.1)], [], ["another record"]),
+        (
+            [got(1.0), ("hold", 0, 7, 4.1), *answered(RELEASE, 1.1)],
+            [got(3.9, 2), *answered(ACCEPT, 4.0)],
+            ["before its time"],
+        ),
     ],
 )
 def test_the_judge_finds(
     tmp_path: Path, one: list[tuple[object, ...]], two: list[tuple[object, ...]], found: list[str]
 ) -> None:
     assert verdict_of(tmp_path, p=PRODUCED, one=one, two=two) == found
+
+
+def test_the_judge_knows_when_a_record_may_come(tmp_path: Path) -> None:
+    """A release that was not answered may not be stored, and a later one without a delay holds nothing back."""
+    one = [got(1.0), ("hold", 0, 7, 4.1), ("ask", 0, 7, RELEASE, 1.1), got(2.5, 2), *answered(RELEASE, 2.6)]
+    assert verdict_of(tmp_path, p=PRODUCED, one=one, two=[got(2.7, 3), *answered(ACCEPT, 2.8)]) == []
 
 
 def test_the_judge_knows_what_a_release_has_stored(tmp_path: Path) -> None:

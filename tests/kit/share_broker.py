@@ -31,9 +31,11 @@ NONE = ErrorCode.NONE
 class ShareBroker(ScriptedBroker):
     """One partition of `count` records, each of which it gives once."""
 
-    def __init__(self, count: int = 1) -> None:
+    def __init__(self, count: int = 1, *, delays: bool = False) -> None:
         super().__init__()
         self.count = count
+        self.delays = delays
+        """Whether it holds released records back, as fencepost's."""
         self.given = 0
         self.refused: list[Any] = []
         """Responses for the next fetches that carry acknowledgements."""
@@ -67,7 +69,9 @@ class ShareBroker(ScriptedBroker):
         """A response with one partition; without `part`, with none."""
         data = PartitionData(partition_index=0, current_leader=LeaderIdAndEpoch(), **part)
         topic = ShareFetchableTopicResponse(topic_id=self.topic_id, partitions=[data])
-        return ShareFetchResponse(acquisition_lock_timeout_ms=int(LOCK_S * 1000), responses=[topic] if part else [])
+        return ShareFetchResponse(
+            acquisition_lock_timeout_ms=int(LOCK_S * 1000), responses=[topic] if part else [], delays=self.delays
+        )
 
     def acknowledged(self, code: ErrorCode) -> ShareAcknowledgeResponse:
         part = AcknowledgedPartition(partition_index=0, error_code=code, current_leader=LeaderOf79())

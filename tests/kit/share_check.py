@@ -4,6 +4,7 @@ Each process writes a journal (history.py). Times are seconds of the machine's o
 
     producers  ["ack", value, partition, offset]
     members    ["got", partition, offset, value, delivery_count, asked_at, received_at]
+               ["hold", partition, offset, until]   before a release with a delay is asked
                ["ask", partition, offset, type, at]   ["answered", partition, offset, type, error, at]   ["end", at]
     the run    ["broker killed", at]   ["member hit", label, at]   ["disk failed", from, to]
 
@@ -18,6 +19,8 @@ Rules, by the names of their violations:
   delivery counts more than any whose release was answered NONE. So may a disk that fails: the leader forgets a
   share partition without sessions, and what of it could not be stored.
 - with two members: none other gets a record while its lock surely holds, unless its member released it or was hit.
+- before its time: a record that was released with a delay is not delivered again before that, if the release was
+  answered NONE (docs/rules-queues.md, H1 and H3).
 - another record: an offset has one value, that which the producer was acknowledged there.
 """
 
@@ -61,6 +64,10 @@ class Story:
     """When the first acceptance or rejection was answered NONE."""
     released: dict[Spot, list[tuple[str, float, float]]] = field(default_factory=lambda: defaultdict(list))
     """Releases: by which member, when they were asked, and when they were answered NONE (infinity: never)."""
+    asked_until: dict[tuple[str, Spot], float] = field(default_factory=dict)
+    """Until when members last asked to hold records back, that are not answered yet."""
+    held: dict[Spot, list[tuple[int, float, float]]] = field(default_factory=lambda: defaultdict(list))
+    """After which delivery count records are held back, from when on, and until when."""
     ends: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """When members ended a session or a connection, were killed or frozen."""
     crashes: list[float] = field(default_factory=list)
@@ -81,6 +88,9 @@ class Story:
                 self.produced[partition, offset] = value
             case ["got", int(partition), int(offset), str(value), int(count), float(asked), float(received)]:
                 self.deliveries[partition, offset].append(Delivery(name, value, count, asked, received))
+                self.asked_until.pop((name, (partition, offset)), None)
+            case ["hold", int(partition), int(offset), float(until)]:
+                self.asked_until[name, (partition, offset)] = until
             case ["ask", int(partition), int(offset), int(kind), float(at)]:
                 self.asked[partition, offset].add(kind)
                 asked_at[partition, offset, kind] = at
@@ -88,6 +98,10 @@ class Story:
                     self.released[partition, offset].append((name, at, float("inf")))
             case ["answered", int(partition), int(offset), int(kind), int(error), float(at)]:
                 self.refused += error != 0
+                until = self.asked_until.pop((name, (partition, offset)), None) if kind == RELEASE else None
+                if until is not None and error == 0:
+                    mine = [one.count for one in self.deliveries[partition, offset] if one.member == name]
+                    self.held[partition, offset].append((mine[-1], asked_at[partition, offset, kind], until))
                 if error == 0 and kind in (ACCEPT, REJECT):
                     self.settled_at.setdefault((partition, offset), at)
                     self.settled_at[partition, offset] = min(at, self.settled_at[partition, offset])
@@ -112,8 +126,9 @@ def judge(story: Story) -> Verdict:
     verdict.counts["deliveries"] = sum(map(len, story.deliveries.values()))
     verdict.counts["settled"] = len(story.settled_at)
     verdict.counts["refused acknowledgements"] = story.refused
+    verdict.counts["held back"] = sum(map(len, story.held.values()))
     verdict.add("lost", _lost(story, verdict))
-    again, fell, two, other = [], [], [], []
+    again, fell, two, other, early = [], [], [], [], []
     for spot, deliveries in story.deliveries.items():
         deliveries.sort(key=lambda one: one.received_at)
         verdict.counts["delivered more than once"] += len(deliveries) > 1
@@ -121,6 +136,12 @@ def judge(story: Story) -> Verdict:
         again += [f"{spot} {one}, settled at {settled_at}" for one in deliveries if one.asked_at > settled_at]
         values = {one.value for one in deliveries} | ({story.produced[spot]} if spot in story.produced else set())
         other += [f"{spot} {sorted(values)}"] if len(values) > 1 else []
+        early += [
+            f"{spot} {one}, held back until {until}"
+            for count, since, until in story.held[spot]
+            for one in deliveries
+            if one.count > count and since < one.received_at < until - MARGIN_S
+        ]
         for at, later in enumerate(deliveries):
             for before in deliveries[:at]:
                 if later.asked_at > before.received_at:
@@ -134,6 +155,7 @@ def judge(story: Story) -> Verdict:
     verdict.add("delivered again", again)
     verdict.add("the delivery count fell", fell)
     verdict.add("with two members", two)
+    verdict.add("before its time", early)
     verdict.add("another record", other)
     return verdict
 

@@ -34,6 +34,7 @@ class Ack(NamedTuple):
     first: int
     last: int
     kind: int
+    delay_ms: int = 0
 
 
 def topic_id_of(wire: Wire, name: str) -> bytes:
@@ -107,7 +108,9 @@ class ShareMember:
             fetching.FetchPartition(
                 partition_index=part,
                 acknowledgement_batches=[
-                    fetching.AcknowledgementBatch(first_offset=a.first, last_offset=a.last, acknowledge_types=[a.kind])
+                    fetching.AcknowledgementBatch(
+                        first_offset=a.first, last_offset=a.last, acknowledge_types=[a.kind], delay_ms=a.delay_ms
+                    )
                     for a in acks
                     if a.partition == part
                 ],
@@ -164,7 +167,10 @@ class ShareMember:
                 partition_index=part,
                 acknowledgement_batches=[
                     acknowledging.AcknowledgementBatch(
-                        first_offset=ack.first, last_offset=ack.last, acknowledge_types=[ack.kind]
+                        first_offset=ack.first,
+                        last_offset=ack.last,
+                        acknowledge_types=[ack.kind],
+                        delay_ms=ack.delay_ms,
                     )
                     for ack in acks
                     if ack.partition == part

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fencepost.broker.share.change import Change
 from fencepost.broker.share.partition import SharePartition
-from fencepost.broker.share.values import AckBatch, Acquired, AcquireMode, DeadLetters, Fetched, Limits, Want
+from fencepost.broker.share.values import AckBatch, Acquired, AcquireMode, DeadLetters, Fetched, Limits, Refused, Want
 from fencepost.coordinator.share.values import StateBatch, StoredState
 
 DEFAULT = Limits()
@@ -28,9 +28,10 @@ class Share:
         mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED,
         batch_size: int = 500,
         aborted: Sequence[tuple[int, int]] = (),
+        held: Sequence[tuple[int, int]] = (),
     ) -> list[Acquired]:
         """A member fetches; the log gives these batches from the next fetch offset on."""
-        fetched = Fetched(self.it.next_fetch_offset(), batches, aborted)
+        fetched = Fetched(self.it.next_fetch_offset(), batches, aborted, held)
         return self.it.acquire(member, fetched, Want(most, batch_size, mode), self.now)
 
     def say(self, member: str, first: int, last: int, *types: int) -> Change:
@@ -40,6 +41,14 @@ class Share:
     def ack(self, member: str, first: int, last: int, *types: int) -> Sequence[StateBatch]:
         """A member acknowledges a range, and it is stored."""
         return self.store(self.say(member, first, last, *types))
+
+    def refusal(self, member: str, first: int, last: int, *types: int) -> str:
+        """Why an acknowledgement is refused; empty if it is not."""
+        try:
+            self.say(member, first, last, *types)
+        except Refused as refused:
+            return str(refused)
+        return ""
 
     def store(self, change: Change) -> Sequence[StateBatch]:
         """Store a change; what it said."""

@@ -71,6 +71,11 @@ def hold_no_locks() -> None:
     partitions.limits_of = lambda settings: limits_of(settings)._replace(lock_ms=1)  # type: ignore[assignment]
 
 
+def forget_times() -> None:
+    """What is held back comes at once."""
+    acknowledging.held_until = lambda time_ms: 1
+
+
 PLANTED: dict[str, tuple[Callable[[], None], str]] = {
     one.__name__: (one, found)
     for one, found in (
@@ -80,6 +85,7 @@ PLANTED: dict[str, tuple[Callable[[], None], str]] = {
         (skip_released, "lost"),
         (forget_counts, "the delivery count fell"),
         (hold_no_locks, "with two members"),
+        (forget_times, "before its time"),
     )
 }
 """Each fault, and what the judge calls it."""

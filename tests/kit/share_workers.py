@@ -210,8 +210,9 @@ class _WireMember:
                         "got", part.partition_index, offset, values[offset], one.delivery_count, asked_at, received_at
                     )
                     kind = _choose(chance, one.delivery_count)
+                    delay_ms = chance.choice((0, 0, 300, 2_000)) if kind == RELEASE else 0
                     if kind != IGNORE:
-                        chosen.append(Ack(part.partition_index, offset, offset, kind))
+                        chosen.append(Ack(part.partition_index, offset, offset, kind, delay_ms))
         return self._renew(chosen)
 
     def _renew(self, chosen: list[Ack]) -> list[Ack]:
@@ -237,6 +238,8 @@ class _WireMember:
 
     def _note(self, acks: Sequence[Ack]) -> None:
         for ack in acks:
+            if ack.delay_ms:
+                self._journal.write("hold", ack.partition, ack.first, time.monotonic() + ack.delay_ms / 1000)
             self._journal.write("ask", ack.partition, ack.first, ack.kind, time.monotonic())
 
     def _note_answers(self, acks: Sequence[Ack], codes: dict[int, int]) -> None:

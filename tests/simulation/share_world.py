@@ -264,6 +264,8 @@ class _Member:
     def _ask(self) -> list[Ack]:
         acks, self._acks = self._acks, []
         for ack in acks:
+            if ack.delay_ms:
+                self._note("hold", ack.partition, ack.first, trio.current_time() + ack.delay_ms / 1000)
             self._note("ask", ack.partition, ack.first, ack.kind, trio.current_time())
         return acks
 
@@ -298,8 +300,9 @@ class _Member:
                     kind = ACCEPT
                     if one.delivery_count < PATIENCE:
                         [kind] = random.choices((ACCEPT, RELEASE, REJECT, 0), (75, 10, 6, 9))
+                    delay_ms = random.choice((0, 0, 100, 800, 3_000)) if kind == RELEASE else 0
                     if kind:
-                        self._acks.append(Ack(part.partition_index, offset, offset, kind))
+                        self._acks.append(Ack(part.partition_index, offset, offset, kind, delay_ms))
         if self._acks:
             await trio.sleep(LOCK_S * random.choice((0, 0, 0, 0.01, 0.3, 1.4)))
         if any(part.error_code for part in parts):

@@ -45,7 +45,7 @@ def test_planted_faults_are_found(monkeypatch: pytest.MonkeyPatch, planted: str,
 def test_an_unexpected_error_of_the_store_leaves_no_request_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A share partition is begun anew after it, and those that waited are refused: nothing is lost or stuck.
 
-    It forgets deliveries, as after a crash.
+    It forgets deliveries and locks, as after a crash.
     """
     write, calls = ShareStates.write, 0
 
@@ -58,7 +58,7 @@ def test_an_unexpected_error_of_the_store_leaves_no_request_without_an_answer(mo
 
     monkeypatch.setattr(ShareStates, "write", failing)
     broken = run_share_world(2).broken
-    assert [one for one in broken if not one.startswith("the delivery count fell")] == []
+    assert [one for one in broken if not one.startswith(("the delivery count fell", "with two members"))] == []
     assert calls > 5
 
 

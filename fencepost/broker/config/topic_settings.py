@@ -118,6 +118,9 @@ _ROWS = (
         doc="The most that is taken off segment.ms, for each segment another part of it."),
     _row("segment.ms", LONG, 7 * DAY_MS, "log.roll.ms", Synonym("log.roll.hours", HOUR_MS), low=1,
         doc="Age at which a segment is closed."),
+    _row("share.not.before.enable", BOOLEAN, False, ours=True,
+        doc="Whether share groups get no record before the time in its header `not-before`; the broker reads headers"
+            " then."),
     _row("unclean.leader.election.enable", BOOLEAN, False, "unclean.leader.election.enable",
         doc="No effect here: one replica leads always. Whether a replica outside the in-sync set may lead."),
 )

@@ -1,7 +1,8 @@
 """ShareFetch (78): acquire records for a member of a share group, and take its acknowledgements of others (KIP-932).
 
 v1-2 are served. v2 brings the acquire mode (KIP-1206) and renewals (KIP-1222): a request that renews locks reads
-nothing, so that its answer does not come after the locks' end.
+nothing, so that its answer does not come after the locks' end. The tags `delays` and `delay_ms` are ours
+(docs/decisions/0016-tagged-fields.md).
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -17,7 +18,7 @@ from fencepost.broker.share.requests import (
     STEP_PARTITIONS,
     Acknowledgements,
     Answer,
-    Batch,
+    ReleasingBatch,
     batches_of,
     by_topic,
     in_steps,
@@ -92,7 +93,7 @@ async def _answer(
     context: RequestContext,
     session: ShareSession,
     member: MemberKey,
-    acknowledged: Mapping[TopicIdPartition, Sequence[Batch]],
+    acknowledged: Mapping[TopicIdPartition, Sequence[ReleasingBatch]],
     *,
     is_renewal: bool,
 ) -> ShareFetchResponse:
@@ -123,6 +124,7 @@ async def _answer(
             for topic_id, parts in by_topic(answers).items()
         ],
         node_endpoints=leaders,
+        delays=request.delays,
     )
 
 

@@ -11,7 +11,7 @@ from fencepost.broker.ports import Broker
 from fencepost.broker.share.requests import (
     RENEW_SINCE,
     Acknowledgements,
-    Batch,
+    ReleasingBatch,
     batches_of,
     by_topic,
     in_steps,
@@ -66,7 +66,7 @@ async def _answer(
     context: RequestContext,
     session: ShareSession,
     member: MemberKey,
-    asked: Mapping[TopicIdPartition, Sequence[Batch]],
+    asked: Mapping[TopicIdPartition, Sequence[ReleasingBatch]],
 ) -> ShareAcknowledgeResponse:
     """Take the acknowledgements; answer when they are stored."""
     large = context.large

@@ -51,6 +51,7 @@ def _result(partition: int, found: StoredState) -> PartitionResult:
                 last_offset=one.last_offset,
                 delivery_state=one.delivery_state,
                 delivery_count=one.delivery_count,
+                held_until_ms=one.held_until_ms,
             )
             for one in found.batches
         ],

@@ -45,7 +45,9 @@ def _result(partition: int, found: Outcome) -> PartitionResult:
 
 def _update(one: PartitionData) -> StateUpdate:
     batches = [
-        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        StateBatch(
+            batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count, batch.held_until_ms
+        )
         for batch in one.state_batches
     ]
     return StateUpdate(one.state_epoch, one.leader_epoch, one.start_offset, one.delivery_complete_count, batches)

@@ -28,7 +28,7 @@ class LogConfig:
     whose records the broker must read, after decompression; it is a fencepost setting.
     `retention_spares_open_transactions` is one, too (row 20 of section 0): False deletes as Kafka does. So is
     `read_committed_filter`: "broker" leaves aborted batches out of read_committed fetches (row I4), which a listener or
-    a client may overrule.
+    a client may overrule. So is `share_not_before_enable`: share groups get no record before the time in its header.
     """
 
     segment_bytes: int = 1 << 30
@@ -58,6 +58,7 @@ class LogConfig:
     producer_ids_max: int = 100_000
     retention_spares_open_transactions: bool = True
     read_committed_filter: Literal["broker", "client"] = "client"
+    share_not_before_enable: bool = False
 
     @property
     def keeps_batches(self) -> bool:

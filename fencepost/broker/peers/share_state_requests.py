@@ -92,6 +92,7 @@ def _write(group_id: str, asked: Mapping[ShareKey, StateUpdate]) -> api85.WriteS
                             last_offset=batch.last_offset,
                             delivery_state=batch.delivery_state,
                             delivery_count=batch.delivery_count,
+                            held_until_ms=batch.held_until_ms,
                         )
                         for batch in one.batches
                     ],
@@ -133,7 +134,7 @@ def _state(part: api84.PartitionResult) -> StoredState:
     if part.error_code:
         return StoredState(*_outcome(part))
     batches = tuple(
-        StateBatch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)
+        StateBatch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count, one.held_until_ms)
         for one in part.state_batches
     )
     return StoredState(state_epoch=part.state_epoch, start_offset=part.start_offset, batches=batches)

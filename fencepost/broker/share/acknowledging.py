@@ -10,10 +10,11 @@ from fencepost.broker.share.in_flight import (
     ARCHIVING,
     AVAILABLE,
     EXPIRED,
+    NO_LOCK,
     InFlightBatch,
     InFlightState,
 )
-from fencepost.broker.share.values import AckBatch, AckType, DeadCause, Limits, Refused
+from fencepost.broker.share.values import AckBatch, AckType, DeadCause, Limits, Refused, held_until
 from fencepost.broker.share.window import Window
 from fencepost.coordinator.share.values import DeliveryState
 from fencepost.protocol.errors import ErrorCode
@@ -48,7 +49,10 @@ def release(window: Window, limits: Limits, change: Change, member_id: str) -> N
 
 
 def expire(window: Window, limits: Limits, change: Change, now_ms: int) -> None:
-    """SharePartition.releaseAcquisitionLockOnTimeout, for all locks that have ended by now."""
+    """SharePartition.releaseAcquisitionLockOnTimeout, for all locks that have ended by now.
+
+    Ours: what was held back until now is available. Nothing of that is stored.
+    """
     while (batch := window.take_due(now_ms)) is not None:
         whole = batch.whole
         if 0 <= whole.lock <= now_ms and whole.state is ACQUIRED and batch.first < window.start <= batch.last:
@@ -66,6 +70,11 @@ def _expire(
     window: Window, limits: Limits, change: Change, state: InFlightState, first: int, last: int, now_ms: int
 ) -> None:
     if not 0 <= state.lock <= now_ms:
+        return
+    if state.held_back:
+        state.lock = NO_LOCK
+        window.scheduled -= 0 if state.deliveries else last - first + 1
+        window.make_available(first)
         return
     if state.state is not ACQUIRED:
         state.lock = EXPIRED  # a transition is being stored: if it is rolled back, the lock has ended
@@ -90,7 +99,10 @@ class Acknowledging:
         self._limits = limits
         self._change = change
         self._member_id = member_id
+        self._now_ms = now_ms
         self._lock_until = now_ms + limits.lock_ms
+        self._held_until = NO_LOCK
+        """Until when the records are held back that the present batch releases."""
 
     def take_all(self, batches: Sequence[AckBatch]) -> None:
         """Take all batches of a request, or raise Refused, with what came before rolled back."""
@@ -110,6 +122,9 @@ class Acknowledging:
             raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid acknowledge type: {list(batch.types)[:10]}")
         if batch.last_offset < self._window.start:
             return
+        self._held_until = NO_LOCK
+        if batch.delay_ms:
+            self._held_until = held_until(self._now_ms + batch.delay_ms)
         for known in self._known(batch):
             if known.last >= self._window.start:
                 self._take_from(batch, known)
@@ -167,7 +182,7 @@ class Acknowledging:
         return ARCHIVING if kind == AckType.REJECT and self._limits.dead_letters else _STATES[kind]
 
     def _end(self, state: InFlightState, first: int, last: int, wanted: DeliveryState) -> None:
-        state.begin_end(wanted, self._limits.delivery_count_limit, self._limits.dead_letters)
+        state.begin_end(wanted, self._limits.delivery_count_limit, self._limits.dead_letters, self._held_until)
         self._change.ended(state, first, last, DeadCause.REJECTED if wanted is ARCHIVING else DeadCause.LIMIT)
 
 

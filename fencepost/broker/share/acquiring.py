@@ -1,13 +1,13 @@
 """Which records a member acquires (SharePartition.acquire)."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
 from fencepost.broker.share.in_flight import ACQUIRED, AVAILABLE, NO_LOCK, InFlightBatch, InFlightState
 from fencepost.broker.share.values import Acquired, AcquireMode, Fetched, Limits, Want
-from fencepost.broker.share.window import Window
+from fencepost.broker.share.window import WINDOW_MAX, Window
 
 
 def acquire(
@@ -16,7 +16,9 @@ def acquire(
     """Give a member what is available of what was read."""
     if want.max_records <= 0 or not fetched.batches or fetched.batches[-1][1] < window.start:
         return []
-    last, room = fetched.batches[-1][1], limits.max_in_flight - window.in_flight
+    if fetched.held:
+        window.schedule_known(fetched.held)
+    last, room = fetched.batches[-1][1], window.room(limits)
     if room <= 0:
         if fetched.fetch_offset > window.end:
             return []
@@ -26,6 +28,8 @@ def acquire(
     acquisition = _Acquisition(window, limits, member_id, fetched, want, now_ms + limits.lock_ms, left)
     acquisition.run(last)
     acquired = acquisition.acquired
+    if acquisition.held:
+        acquired = list(_without(acquired, acquisition.held))
     if not fetched.aborted or not acquired:
         return acquired
     for base_offset, last_offset in fetched.aborted:
@@ -34,7 +38,7 @@ def acquire(
 
 
 def _without(acquired: Sequence[Acquired], aborted: Sequence[tuple[int, int]]) -> Iterator[Acquired]:
-    """What was acquired, less the batches of aborted transactions; both are in offset order."""
+    """What was acquired, less records held back, or batches of aborted transactions; both are in offset order."""
     at = 0
     for one in acquired:
         first = one.first_offset
@@ -72,6 +76,8 @@ class _Acquisition:
     left: int
     """How many records may still be acquired; below 0 where a batch was acquired as a whole."""
     acquired: list[Acquired] = field(default_factory=list)
+    held: list[tuple[int, int]] = field(default_factory=list)
+    """The ranges of `acquired` that no member gets yet."""
 
     def run(self, last: int) -> None:
         """Acquire up to an offset."""
@@ -162,18 +168,43 @@ class _Acquisition:
         window = self.window
         if not window.batches:
             first = max(first, window.end)
-        if self.left < last - first + 1:
-            through = self._end_of_batch(first + self.left - 1)
+        reached = self._reach(first)
+        if reached < last:
+            through = self._end_of_batch(reached)
             last = min(through, last) if window.gap_active else through
         if self.want.mode is AcquireMode.RECORD_LIMIT:
-            acquired_last = self._add_limited(first, last)
+            acquired_last = self._add_limited(first, last, reached)
         else:
             self._add_batches(first, last)
             acquired_last = last
         if window.batches.first.first == first:
             window.start = first
+        if self.fetched.held:
+            self._hold_back(first, last, acquired_last)
         window.end = max(window.end, last)
         window.read_gap(acquired_last + 1)
+
+    def _reach(self, first: int) -> int:
+        """Up to where new records are as many as wanted, but for those that are held back."""
+        reached, held = first + self.left - 1, self.fetched.held
+        for offset, _ in held[bisect_left(held, (first, 0)) :] if held else ():
+            if offset > reached or reached >= self.window.start + WINDOW_MAX:
+                break
+            reached += 1
+        return reached
+
+    def _hold_back(self, first: int, last: int, acquired_last: int) -> None:
+        """Of new records, hold those back whose time has not come."""
+        held = self.fetched.held
+        for offset, until in held[bisect_left(held, (first, 0)) : bisect_left(held, (last + 1, 0))]:
+            batch = self.window.batches.floor(offset)
+            assert batch is not None
+            state = batch.own(offset)
+            state.state, state.deliveries, state.member_id = AVAILABLE, 0, ""
+            self.window.schedule(batch, state, until)
+            if offset <= acquired_last:
+                self.held.append((offset, offset))
+                self.left += 1
 
     def _end_of_batch(self, offset: int) -> int:
         """The last offset of the record batch that has an offset; the offset itself if none has."""
@@ -199,12 +230,11 @@ class _Acquisition:
         self._take(Acquired(first, last, 1))
         return batch
 
-    def _add_limited(self, first: int, last: int) -> int:
+    def _add_limited(self, first: int, last: int, acquired_last: int) -> int:
         """Add one batch of which no more is acquired than was asked for; the last offset that is (KIP-1206)."""
-        if last - first + 1 <= self.left:
+        if last <= acquired_last:
             self._add_batch(first, last)
             return last
-        acquired_last = first + self.left - 1
         batch = self._add_batch(first, last)
         self.acquired[-1] = Acquired(first, acquired_last, 1)
         for offset in range(first, acquired_last + 1):

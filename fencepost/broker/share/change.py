@@ -1,6 +1,6 @@
 """A change of a share partition that has to be stored before it counts."""
 
-from fencepost.broker.share.in_flight import ARCHIVING, AVAILABLE, TERMINAL, AtCommit, InFlightState
+from fencepost.broker.share.in_flight import ARCHIVING, AVAILABLE, NO_LOCK, TERMINAL, AtCommit, InFlightState
 from fencepost.broker.share.values import DeadCause, DeadLetters
 from fencepost.broker.share.window import Window
 from fencepost.coordinator.share.values import DeliveryState, StateBatch, StateUpdate
@@ -18,18 +18,21 @@ class Change:
         self._pended: list[InFlightState] = []
         self._dead: list[DeadLetters] = []
         self.batches: list[StateBatch] = []
-        """The new states, in offset order within what one batch of a request says; neighbours alike are one."""
+        """The new states, in offset order within what one batch of a request says; neighbours alike are one. Times are
+        those of the locks' clock."""
         self.start_offset = window.start
         self.delivery_complete_count = window.complete
 
     def __bool__(self) -> bool:
         return bool(self.batches)
 
-    def update(self, leader_epoch: int) -> StateUpdate:
-        """What to give to the persister, at the partition's leader epoch."""
-        return StateUpdate(
-            self._state_epoch, leader_epoch, self.start_offset, self.delivery_complete_count, self.batches
-        )
+    def update(self, leader_epoch: int, wall_ahead_ms: int = 0) -> StateUpdate:
+        """What to give to the persister, at the partition's leader epoch.
+
+        `wall_ahead_ms`: the wall clock, by which times are stored, less the clock of locks.
+        """
+        batches = [batch if batch.held_until_ms < 0 else batch.shifted(wall_ahead_ms) for batch in self.batches]
+        return StateUpdate(self._state_epoch, leader_epoch, self.start_offset, self.delivery_complete_count, batches)
 
     def settle(self, stored: bool) -> tuple[DeadLetters, ...]:
         """Commit the change, or roll it back if it could not be stored; what then goes to the dead-letter topic.
@@ -43,8 +46,12 @@ class Change:
             return ()
         for state, first, _, _ in self._ended:
             state.commit()
-            if state.state is AVAILABLE:
+            if state.state is not AVAILABLE:
+                continue
+            if state.lock == NO_LOCK:
                 self._window.make_available(first)
+            else:
+                self._window.hold_back(state, first)
         self._window.advance()
         return tuple(self._dead)
 
@@ -63,7 +70,7 @@ class Change:
         """Note that the delivery of records ended, in the state that they have now."""
         if not self._certain:
             self._ended.append((state, first, last, state.state))
-        self.wrote(first, last, state.state, state.deliveries)
+        self.wrote(first, last, state.state, state.deliveries, NO_LOCK if state.undo is None else state.undo[3])
         if state.state is ARCHIVING:
             self._add_dead(DeadLetters(first, last, state.deliveries, cause))
         if state.state in TERMINAL:
@@ -75,13 +82,13 @@ class Change:
         self._pended.append(state)
         self.wrote(first, last, at_commit.state, state.deliveries)
 
-    def wrote(self, first: int, last: int, state: DeliveryState, deliveries: int) -> None:
+    def wrote(self, first: int, last: int, state: DeliveryState, deliveries: int, held_until_ms: int = NO_LOCK) -> None:
         """Note what is to be stored of a range."""
         before = self.batches[-1] if self.batches else None
-        if before is not None and before[1:] == (first - 1, state, deliveries):
-            self.batches[-1] = before._replace(last_offset=last)
+        if before is not None and before[1:] == (first - 1, state, deliveries, held_until_ms):
+            self.batches[-1] = StateBatch(before[0], last, state, deliveries, held_until_ms)
         else:
-            self.batches.append(StateBatch(first, last, state, deliveries))
+            self.batches.append(StateBatch(first, last, state, deliveries, held_until_ms))
 
     def close(self) -> "Change":
         """All is noted: take the offsets that are stored with it."""

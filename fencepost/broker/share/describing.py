@@ -20,7 +20,7 @@ class StateRange(NamedTuple):
     member_id: str = ""
     """Who holds them; empty if no member does."""
     lock_ms: int = NO_LOCK
-    """How long that member still holds them, in ms."""
+    """How long that member still holds them, in ms; for how long available ones are still held back."""
     producer_id: int = NO_PRODUCER
     """Whose open transaction decides on TX_PENDING records."""
 
@@ -33,8 +33,8 @@ def ranges(window: Window, now_ms: int) -> Iterator[StateRange]:
     return _joined(_parts(window, now_ms))
 
 
-def stored_ranges(stored: StoredState) -> list[StateRange]:
-    """The same of a share partition that no member uses now."""
+def stored_ranges(stored: StoredState, wall_ms: int) -> list[StateRange]:
+    """The same of a share partition that no member uses now; `wall_ms` is the time, in ms since the epoch."""
 
     def producer_of(offset: int) -> int:
         """Whose transaction acknowledged the record."""
@@ -43,7 +43,10 @@ def stored_ranges(stored: StoredState) -> list[StateRange]:
             NO_PRODUCER,
         )
 
-    found = [StateRange(first, last, DeliveryState(state), count) for first, last, state, count in stored.batches]
+    found = [
+        StateRange(first, last, DeliveryState(state), count, lock_ms=until - wall_ms if until > wall_ms else NO_LOCK)
+        for first, last, state, count, until in stored.batches
+    ]
     return [
         one._replace(producer_id=producer_of(one.first_offset)) if one.state is TX_PENDING else one for one in found
     ]

@@ -39,7 +39,7 @@ class Explanations:
         stored = await node.share_states.read(key, log.leader_epoch)
         if stored.error or stored.start_offset == UNINITIALIZED:
             return None
-        found = stored_ranges(stored)
+        found = stored_ranges(stored, node.clock.now_ms())
         after = found[-1].last_offset + 1 if found else stored.start_offset
         return self._states(stored.start_offset, after, found)
 

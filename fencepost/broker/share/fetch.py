@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Generator, Mapping
+from functools import partial
 
 import trio
 
@@ -14,10 +15,11 @@ from fencepost.broker.ports import Broker
 from fencepost.broker.purgatory import Watched
 from fencepost.broker.share.led import LedPartition
 from fencepost.broker.share.partitions import SharePartitions
-from fencepost.broker.share.reading import read_for
+from fencepost.broker.share.reading import LaterRecords, SharedRead, read_for, times_in
 from fencepost.broker.share.requests import STEP_PARTITIONS, in_steps
 from fencepost.broker.share.sessions import MemberKey, TopicIdPartition
 from fencepost.broker.share.values import AcquireMode, Want
+from fencepost.protocol.batch_header import BatchHeader
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api78_share_fetch import AcquiredRecords, PartitionData, ShareFetchRequest
 from fencepost.protocol.topics import TopicPartition
@@ -43,6 +45,7 @@ class ShareFetch:
         self._bytes_max = max(0, min(request.max_bytes, node.config.fetch_max_bytes))
         self._bytes_min = min(request.min_bytes, self._bytes_max)
         self._records_max = request.max_records
+        self._asks_delays = request.delays
         self._batch_size = max(1, request.batch_size)
         self._mode = AcquireMode(request.share_acquire_mode)
         self._isolation = node.share_settings(member.group_id).isolation_level
@@ -53,6 +56,8 @@ class ShareFetch:
         self._wanted: dict[TopicIdPartition, LedPartition] = {}
         self._missing: list[Missing] = []
         """What the last look found to be elsewhere."""
+        self._unread: tuple[LedPartition, BatchHeader, memoryview] | None = None
+        """A batch whose headers a thread has to read first."""
         self._has_records = False
 
     async def run(self, large: LargeWork | None) -> None:
@@ -90,9 +95,19 @@ class ShareFetch:
                     await parked.wait_until(self._is_ready, math.ceil(left_s * 1000))
             before = self._positions()
             acquired = await in_steps(large, self._acquire())
+            if self._unread is not None:
+                await self._read_times(*self._unread)
+                continue
             stays = not acquired and not self._missing and self._positions() == before
-            if left_s <= 0 or self._node.purgatory.closed or stays:
+            if acquired or left_s <= 0 or self._node.purgatory.closed or stays:
                 break
+            await trio.lowlevel.checkpoint()  # all that was read may be held back
+
+    async def _read_times(self, led: LedPartition, header: BatchHeader, piece: memoryview) -> None:
+        """Find out when the records of a batch may come."""
+        self._unread = None
+        look = partial(times_in, header, piece, led.log.config.message_max_decompressed_bytes)
+        led.note_times(header.base_offset, await trio.to_thread.run_sync(look))
 
     def _positions(self) -> list[int]:
         return [led.core.next_fetch_offset() for led in self._wanted.values() if led.active]
@@ -157,6 +172,16 @@ class ShareFetch:
         if read.missing is not None:
             self._missing.append(read.missing)
             return 0
+        keeps_times = log.config.share_not_before_enable
+        if keeps_times:
+            later = LaterRecords(
+                log.config.message_max_decompressed_bytes, self._node.clock.now_ms(), self._shares.now_ms
+            )
+            found = later.find(read, core.has_new, led.times, records_max)
+            if not isinstance(found, SharedRead):
+                self._unread = (led, *found)
+                return 0
+            read = found
         want = Want(records_max, self._batch_size, self._mode)
         acquired = core.acquire(self._member.member_id, read.fetched, want, self._shares.now_ms)
         self._shares.changed(led)
@@ -173,6 +198,7 @@ class ShareFetch:
                 AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
                 for first, last, count in acquired
             ],
+            keeps_times=keeps_times and self._asks_delays,
         )
         count = sum(one.last_offset - one.first_offset + 1 for one in acquired)
         self._node.metrics.share_group(self._member.group_id).acquired += count

@@ -31,23 +31,37 @@ class InFlightState:
         self.deliveries = deliveries
         self.member_id = member_id
         self.lock = lock
+        """When the member's lock ends; of a record that is AVAILABLE, until when it is held back from all members."""
         self.lost = False
         """Archived whatever was said of it: no transition is rolled back from then on."""
-        self.undo: tuple[DeliveryState, str, int] | None = None
-        """While a transition is being stored: state and member before it, and the limit of deliveries at its begin."""
+        self.undo: tuple[DeliveryState, str, int, int] | None = None
+        """While a transition is being stored: state and member before it, the limit of deliveries at its begin, and
+        until when the record is held back after it (NO_LOCK: it is not)."""
         self.at_commit: AtCommit | None = None
         """Set while it is TX_PENDING."""
 
     def copy(self) -> "InFlightState":
         """The same for other records; a transition that is being stored does not bind them, nor its lock."""
-        same = InFlightState(self.state, self.deliveries, self.member_id, self.lock if self.undo is None else NO_LOCK)
+        same = InFlightState(
+            self.state, self.deliveries, self.member_id, self.lock if self.undo is None else self.undo[3]
+        )
         same.at_commit = self.at_commit
         return same
 
     @property
     def available(self) -> bool:
         """Whether a member may acquire it now."""
-        return self.state is AVAILABLE and self.undo is None
+        return self.state is AVAILABLE and self.undo is None and self.lock == NO_LOCK
+
+    @property
+    def is_new(self) -> bool:
+        """Whether a member may acquire it now for the first time."""
+        return self.available and not self.deliveries
+
+    @property
+    def held_back(self) -> bool:
+        """Whether no member may acquire it before a time."""
+        return self.state is AVAILABLE and self.undo is None and self.lock != NO_LOCK
 
     @property
     def done(self) -> bool:
@@ -67,11 +81,11 @@ class InFlightState:
         self.state = state
         self.member_id = ""
 
-    def begin_end(self, state: DeliveryState, limit: int, dead_letters: bool) -> None:
-        """End its delivery, to be committed or rolled back."""
-        undo = (self.state, self.member_id, limit)
+    def begin_end(self, state: DeliveryState, limit: int, dead_letters: bool, held_until: int = NO_LOCK) -> None:
+        """End its delivery, to be committed or rolled back; what is available then is held back until a time."""
+        before, member_id = self.state, self.member_id
         self.end(state, limit, dead_letters)
-        self.undo = undo
+        self.undo = before, member_id, limit, held_until if self.state is AVAILABLE else NO_LOCK
 
     def pend(self, at_commit: AtCommit) -> None:
         """A transaction decides what becomes of it; the lock has no effect from here on."""
@@ -85,15 +99,15 @@ class InFlightState:
 
     def commit(self) -> None:
         """The end of its delivery is stored."""
-        self.lock = NO_LOCK
-        self.undo = None
+        undo, self.undo = self.undo, None
+        self.lock = NO_LOCK if undo is None or self.lost else undo[3]
 
     def roll_back(self) -> None:
         """The end of its delivery was not stored: the member holds it again, if its lock has not ended."""
         if self.lost or self.undo is None:
             self.commit()
             return
-        self.state, self.member_id, limit = self.undo
+        self.state, self.member_id, limit, _ = self.undo
         self.undo = None
         if self.lock == EXPIRED:
             self.lock = NO_LOCK

@@ -101,7 +101,7 @@ def _resolve(
 
 def restore_pending(window: Window, pending: Iterable[PendingBatch]) -> None:
     """Put into the window what the persister knows of open transactions, which was left out of it."""
-    for producer_id, (first, last, state, deliveries) in pending:
+    for producer_id, (first, last, state, deliveries, _) in pending:
         if last < window.start:
             continue
         undecided = InFlightState(TX_PENDING, deliveries)

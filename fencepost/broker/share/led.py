@@ -9,9 +9,10 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import Watcher
 from fencepost.broker.share.change import Change
 from fencepost.broker.share.partition import SharePartition
-from fencepost.broker.share.values import DeadLetters, Limits
+from fencepost.broker.share.reading import Times
+from fencepost.broker.share.values import DELAY_MS_MAX, DeadLetters, Limits
 from fencepost.coordinator.share.group_config import ShareGroupSettings
-from fencepost.coordinator.share.values import ShareKey
+from fencepost.coordinator.share.values import NOT_HELD, ShareKey, StateBatch
 from fencepost.protocol.errors import NO_ERROR, ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -39,6 +40,8 @@ def client_error(error: ErrorCode) -> ErrorCode:
             return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+TIMES_KEPT = 8
+"""How many batches have their times kept, between the look and the next fetch."""
 DEAD_LETTERS_SINCE = 2
 """The level of share.version from which on share groups write dead letters (`ShareVersion.supportsShareGroupDLQ`)."""
 
@@ -53,6 +56,15 @@ def limits_of(settings: ShareGroupSettings, share_version: int) -> Limits:
         renew=settings.renew_acknowledge_enable,
         dead_letters=share_version >= DEAD_LETTERS_SINCE and settings.dead_letter_topic is not None,
     )
+
+
+def by_lock_clock(batch: StateBatch, wall_ms: int, lock_ms: int) -> StateBatch:
+    """A stored batch with its time by the clock of locks; without one if the time has passed.
+
+    A wall clock that went back holds a record for the longest time at most.
+    """
+    left_ms = batch.held_until_ms - wall_ms
+    return batch._replace(held_until_ms=lock_ms + min(left_ms, DELAY_MS_MAX) if left_ms > 0 else NOT_HELD)
 
 
 class Storing:
@@ -90,8 +102,16 @@ class LedPartition:
         self.watchers: dict[Watcher, None] = {}
         self.queue: list[Storing] = []
         """Changes that are being stored, and those that wait for it."""
+        self.times: dict[int, Times] = {}
+        """The times in the headers of the batches that a thread looked at last, by their base offsets."""
         self.dead: list[DeadLetters] = []
         """Records that are being written to the dead-letter topic, and those that wait for it."""
+
+    def note_times(self, base_offset: int, times: Times) -> None:
+        """Keep what a thread found in a batch, until some others came."""
+        if len(self.times) >= TIMES_KEPT:
+            del self.times[next(iter(self.times))]
+        self.times[base_offset] = times
 
     def wake(self) -> None:
         """Have fetches that wait look again."""

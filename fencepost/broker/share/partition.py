@@ -6,11 +6,19 @@ from fencepost.broker.share.acknowledging import acknowledge, expire, release
 from fencepost.broker.share.acquiring import acquire
 from fencepost.broker.share.change import Change
 from fencepost.broker.share.describing import StateRange, ranges
-from fencepost.broker.share.in_flight import ARCHIVED, ARCHIVING, TERMINAL, TX_PENDING, InFlightBatch, InFlightState
+from fencepost.broker.share.in_flight import (
+    ARCHIVED,
+    ARCHIVING,
+    AVAILABLE,
+    TERMINAL,
+    TX_PENDING,
+    InFlightBatch,
+    InFlightState,
+)
 from fencepost.broker.share.in_transaction import acknowledge_in, resolve, restore_pending
 from fencepost.broker.share.values import AckBatch, Acquired, DeadCause, DeadLetters, Fetched, Limits, Want
 from fencepost.broker.share.window import Window
-from fencepost.coordinator.share.values import UNINITIALIZED, DeliveryState, StoredState
+from fencepost.coordinator.share.values import NOT_HELD, UNINITIALIZED, DeliveryState, StoredState
 
 
 class SharePartition:
@@ -33,6 +41,7 @@ class SharePartition:
 
         `first_offset` is what `share.auto.offset.reset` leads to. Answers what a leader before this one has not written
         to the dead-letter topic. Raises ValueError if the stored batches lie before the start or end before they begin.
+        The times in `state` are those of the locks' clock.
         """
         window = self._window
         start = first_offset if state.start_offset == UNINITIALIZED else state.start_offset
@@ -40,7 +49,7 @@ class SharePartition:
         self._state_epoch = state.state_epoch
         dead: list[DeadLetters] = []
         gap, expected = None, start
-        for first, last, number, deliveries in state.batches:
+        for first, last, number, deliveries, held_until in state.batches:
             if not start <= first <= last:
                 raise ValueError(
                     f"A share partition cannot begin at {start}: its stored state has a batch of {first} to {last}."
@@ -51,7 +60,11 @@ class SharePartition:
             delivery_state = DeliveryState(number)
             if delivery_state is TX_PENDING:
                 continue
-            window.batches.put(InFlightBatch(first, last, InFlightState(delivery_state, deliveries)))
+            whole = InFlightState(delivery_state, deliveries)
+            window.batches.put(InFlightBatch(first, last, whole))
+            if delivery_state is AVAILABLE and held_until != NOT_HELD:
+                whole.lock = held_until
+                window.hold_back(whole, first)
             if delivery_state in TERMINAL:
                 window.complete += last - first + 1
             elif delivery_state is ARCHIVING:
@@ -101,9 +114,13 @@ class SharePartition:
         """Where to read the log for the next acquisition: at records that are available again, else behind the end."""
         return self._window.next_fetch_offset()
 
+    def has_new(self, first_offset: int, last_offset: int) -> bool:
+        """Whether records of a range were never delivered, and are not known to be held back: for `Fetched.held`."""
+        return self._window.has_new(first_offset, last_offset)
+
     def can_acquire(self) -> bool:
         """Whether a fetch could acquire something: records are available again, or the limit in flight has room."""
-        return self.next_fetch_offset() != self.end_offset + 1 or self.in_flight < self._limits().max_in_flight
+        return self.next_fetch_offset() != self.end_offset + 1 or self._window.room(self._limits()) > 0
 
     def acquire(self, member_id: str, fetched: Fetched, want: Want, now_ms: int) -> list[Acquired]:
         """Give a member what is available of the records that were read, until its locks end.
@@ -144,13 +161,16 @@ class SharePartition:
         return change.close()
 
     def expire(self, now_ms: int) -> Change:
-        """Release the records whose locks have ended: at once, whether it can be stored or not."""
+        """Release the records whose locks have ended: at once, whether it can be stored or not.
+
+        Records that were held back until now are available.
+        """
         change = Change(self._window, self._state_epoch, certain=True)
         expire(self._window, self._limits(), change, now_ms)
         return change.close()
 
     def next_expiry(self) -> int | None:
-        """When to call `expire` next: no lock ends before. None if no record is locked."""
+        """When to call `expire` next: no lock ends before. None if no record is locked or held back."""
         return self._window.next_due()
 
     def log_start_moved(self, log_start_offset: int) -> None:

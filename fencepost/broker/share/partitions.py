@@ -19,7 +19,7 @@ from fencepost.broker.log.reading import offset_for_timestamp
 from fencepost.broker.ports import Broker
 from fencepost.broker.share.change import Change
 from fencepost.broker.share.dead_letters import DeadLetterWriter
-from fencepost.broker.share.led import FENCED, LedPartition, Storing, client_error, limits_of
+from fencepost.broker.share.led import FENCED, LedPartition, Storing, by_lock_clock, client_error, limits_of
 from fencepost.broker.share.sessions import MemberKey, ShareSessions, TopicIdPartition
 from fencepost.broker.share.values import AckType, DeadLetters, Limits
 from fencepost.coordinator.metadata.image import SHARE_VERSION
@@ -158,12 +158,14 @@ class SharePartitions:
             if outcome.error:
                 self._drop(led, client_error(outcome.error))
                 return
-        dead = led.core.restore(_within(led, state), first_offset)
+        wall_ms, lock_ms = self._node.clock.now_ms(), self.now_ms
+        known = state._replace(batches=tuple(by_lock_clock(batch, wall_ms, lock_ms) for batch in state.batches))
+        dead = led.core.restore(_within(led, known), first_offset)
         led.active = True
         for producer_id, commit in led.ended:
             self._resolve(led, producer_id, commit)
         self._give_up(led, dead)
-        led.wake()
+        self.changed(led)
 
     async def _first_offset(self, led: LedPartition) -> int:
         """Where a group begins that never read the partition (`share.auto.offset.reset`)."""
@@ -202,7 +204,9 @@ class SharePartitions:
         while led.queue and not led.error:
             storing = led.queue[:]
             epoch = led.log.leader_epoch
-            outcomes = await self._persister.write([(led.key, each.change.update(epoch)) for each in storing])
+            outcomes = await self._persister.write(
+                [(led.key, each.change.update(epoch, self.wall_ahead_ms)) for each in storing]
+            )
             for each, outcome in zip(storing, outcomes, strict=True):
                 dead = each.change.settle(not outcome.error)
                 self._give_up(led, dead)
@@ -319,6 +323,11 @@ class SharePartitions:
         Rounded to microseconds first: 4.061 s * 1000 is 4060.99..., and a timer of 4061 ms would stay due.
         """
         return round(self._node.clock.monotonic() * 1_000_000) // 1000
+
+    @property
+    def wall_ahead_ms(self) -> int:
+        """The wall clock, by which times are stored, less the clock of locks."""
+        return self._node.clock.now_ms() - self.now_ms
 
     async def _watch_locks(self) -> None:
         while True:

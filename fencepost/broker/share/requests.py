@@ -12,7 +12,7 @@ from fencepost.broker.security.checks import denied_topics
 from fencepost.broker.share.led import Storing
 from fencepost.broker.share.partitions import SharePartitions
 from fencepost.broker.share.sessions import MemberKey, TopicIdPartition
-from fencepost.broker.share.values import AckBatch, AckType, Refused
+from fencepost.broker.share.values import DELAY_MS_MAX, AckBatch, AckType, Refused
 from fencepost.protocol.admin_enums import AclOperation
 from fencepost.protocol.errors import NO_ERROR, ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -97,7 +97,13 @@ class Batch(Protocol):
     acknowledge_types: list[int]
 
 
-def batches_of(topics: Iterable[Any]) -> dict[TopicIdPartition, Sequence[Batch]]:
+class ReleasingBatch(Batch, Protocol):
+    """One whose released records may be held back."""
+
+    delay_ms: int
+
+
+def batches_of(topics: Iterable[Any]) -> dict[TopicIdPartition, Sequence[Any]]:
     """The acknowledgements of each partition that a request names."""
     return {
         TopicIdPartition(topic.topic_id, part.partition_index): part.acknowledgement_batches
@@ -156,6 +162,11 @@ def problem(batches: Sequence[Batch], may_renew: bool, is_renewal: bool) -> bool
     return False
 
 
+def wrong_delay(batches: Iterable[ReleasingBatch]) -> bool:
+    """Whether a delay is no time, or too long a one (ours)."""
+    return not all(0 <= batch.delay_ms <= DELAY_MS_MAX for batch in batches)
+
+
 def counted_types(batches: Sequence[Batch]) -> Counter[int]:
     """How many records each type is said of (Kafka's `ShareGroupMetrics.recordAcknowledgement`)."""
     found = Counter[int]()
@@ -172,7 +183,7 @@ class Acknowledgements:
         self,
         shares: SharePartitions,
         member: MemberKey,
-        asked: Mapping[TopicIdPartition, Sequence[Batch]],
+        asked: Mapping[TopicIdPartition, Sequence[ReleasingBatch]],
         names: Mapping[TopicIdPartition, TopicPartition | ErrorCode],
         *,
         may_renew: bool,
@@ -190,7 +201,7 @@ class Acknowledgements:
         """Have them take effect, with pauses between partitions."""
         for number, (part, batches) in enumerate(self._asked.items(), 1):
             name = self._names[part]
-            if problem(batches, self._may_renew, self._is_renewal):
+            if problem(batches, self._may_renew, self._is_renewal) or wrong_delay(batches):
                 self._answers[part] = Answer(ErrorCode.INVALID_REQUEST)
             elif isinstance(name, ErrorCode):
                 self._answers[part] = Answer(name)
@@ -201,13 +212,16 @@ class Acknowledgements:
             if number % STEP_PARTITIONS == 0:
                 yield
 
-    def _acknowledge(self, part: TopicIdPartition, batches: Sequence[Batch]) -> None:
+    def _acknowledge(self, part: TopicIdPartition, batches: Sequence[ReleasingBatch]) -> None:
         shares, member = self._shares, self._member
         led = shares.find(member.group_id, part)
         if led is None or not led.active:
             self._answers[part] = Answer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
-        taken = [AckBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in batches]
+        taken = [
+            AckBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types, batch.delay_ms)
+            for batch in batches
+        ]
         try:
             change = led.core.acknowledge(member.member_id, taken, shares.now_ms)
         except Refused as refused:

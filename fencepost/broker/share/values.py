@@ -22,6 +22,18 @@ class Limits(NamedTuple):
     """Whether the group has a dead-letter topic, and share.version allows it (KIP-1191)."""
 
 
+DELAY_MS_MAX = 366 * 24 * 3_600_000
+"""The longest time for which a record is held back."""
+HELD_STEP_MS = 100
+"""A time until which a record is held back is rounded up to a multiple of this: so that those that members release
+at about the same time end together, and are stored as one."""
+
+
+def held_until(time_ms: int) -> int:
+    """Until when a record is held back that is not to come before a time."""
+    return -(-time_ms // HELD_STEP_MS) * HELD_STEP_MS
+
+
 class AcquireMode(IntEnum):
     """How closely the greatest number of records is kept (KIP-1206); the numbers are those of ShareFetch."""
 
@@ -52,6 +64,8 @@ class Fetched(NamedTuple):
     aborted: Sequence[tuple[int, int]] = ()
     """Those batches, for read_committed, that an aborted transaction wrote; without its markers, which members
     acknowledge as gaps."""
+    held: Sequence[tuple[int, int]] = ()
+    """Offsets in order, with the time before which their records are not delivered for the first time."""
 
 
 class Want(NamedTuple):
@@ -77,6 +91,8 @@ class AckBatch(NamedTuple):
     first_offset: int
     last_offset: int
     types: Sequence[int]
+    delay_ms: int = 0
+    """For how long what is released is held back."""
 
 
 class DeadCause(StrEnum):

@@ -13,8 +13,12 @@ from fencepost.broker.share.in_flight import (
     InFlightBatch,
     InFlightState,
 )
+from fencepost.broker.share.values import Limits
 from fencepost.coordinator.share.values import DeliveryState
 
+WINDOW_MAX = 16_000
+"""The most offsets from the start to the end offset, where records that are held back do not count for the limit in
+flight. Each offset may be a batch of the stored state, which has a limit of its own (`decisions.BATCHES_MAX`)."""
 _SPARE_LOCKS = 64
 
 
@@ -35,11 +39,53 @@ class Window:
         """While the stored state had holes: the first offset of the first, and the end offset that it had."""
         self._locks: list[tuple[int, int]] = []
         """A heap of (`due` of a batch, its first offset); entries that no longer agree with a batch are void."""
+        self._holds = False
+        """Whether records have been held back since the window was empty."""
+        self._passed = (0, 0, 0)
+        """What `_past_held` found last."""
+        self.scheduled = 0
+        """How many records are held back that were never delivered."""
 
     @property
     def in_flight(self) -> int:
         """How many offsets lie in the window; 0 if no batch is known."""
         return self.end - self.start + 1 if self.batches else 0
+
+    def room(self, limits: Limits) -> int:
+        """How many offsets more may be in flight, by the limit of the group and that of the window."""
+        return min(limits.max_in_flight - self.counted, WINDOW_MAX - self.in_flight)
+
+    @property
+    def counted(self) -> int:
+        """How many offsets count for the limit of records in flight."""
+        if not self._holds or not self.batches:
+            return self.in_flight
+        opened, delayed, scheduled = self._past_held()
+        return self.end - opened + 1 + delayed - (self.scheduled - scheduled)
+
+    def _past_held(self) -> tuple[int, int, int]:
+        """The first offset that is neither done nor held back, and how many before it are held back.
+
+        Those that were delivered, and those that were not.
+        """
+        opened, delayed, scheduled = self._passed if self._passed[0] >= self.start else (self.start, 0, 0)
+        for batch in self.batches.since(opened):
+            if self.gap_active and batch.first > opened:
+                break
+            opened = max(opened, batch.first)
+            while opened <= batch.last:
+                state = batch.at(opened)
+                if not (state.done or state.held_back):
+                    self._passed = opened, delayed, scheduled
+                    return self._passed
+                count = 1 if batch.offsets is not None else batch.last - opened + 1
+                if state.held_back and state.deliveries:
+                    delayed += count
+                elif state.held_back:
+                    scheduled += count
+                opened += count
+        self._passed = opened, delayed, scheduled
+        return self._passed
 
     def in_window(self, first: int, last: int) -> int:
         """How many offsets of a range lie at or after the start."""
@@ -51,6 +97,12 @@ class Window:
         """Records from an offset on are available again."""
         self._search = True
         self.hint(offset)
+        self._look_from(offset)
+
+    def _look_from(self, offset: int) -> None:
+        """A record may be held back no more."""
+        if offset < self._passed[0]:
+            self._passed = (0, 0, 0)
 
     def search(self) -> None:
         """Look for available records at the next fetch (Kafka's findNextFetchOffset)."""
@@ -117,6 +169,36 @@ class Window:
                 self._locks = [(held.due, held.first) for held in self.batches if held.due != NO_LOCK]
                 heapq.heapify(self._locks)
 
+    def hold_back(self, state: InFlightState, offset: int) -> None:
+        """No member is to get a record, or a batch of which it is the first, before the time in its lock."""
+        batch = self.batches.floor(offset)
+        if batch is not None and batch.last >= offset:
+            self._holds = True
+            self.lock(batch, state, state.lock)
+
+    def schedule(self, batch: InFlightBatch, state: InFlightState, until: int) -> None:
+        """Hold back one record that was never delivered."""
+        self._holds = True
+        self.scheduled += 1
+        self.lock(batch, state, until)
+
+    def schedule_known(self, held: Iterable[tuple[int, int]]) -> None:
+        """Hold back those records that are in flight already, available and never delivered."""
+        for offset, until in held:
+            batch = self.batches.floor(offset)
+            if batch is not None and offset <= batch.last and batch.at(offset).is_new:
+                self.schedule(batch, batch.own(offset), until)
+
+    def has_new(self, first: int, last: int) -> bool:
+        """Whether records of a range were never delivered, and are not held back."""
+        if not self.batches or last > self.end or (self._gap is not None and self.gap_active and last >= self._gap[0]):
+            return True
+        return any(
+            batch.at(offset).is_new
+            for batch in self._touching(first, last)
+            for offset in range(max(first, batch.first), min(last, batch.last) + 1)
+        )
+
     def next_due(self) -> int | None:
         """When to look at locks next; None if there is none."""
         while self._locks:
@@ -148,9 +230,14 @@ class Window:
 
     def split(self, batch: InFlightBatch) -> list[InFlightState]:
         """Give each offset of a batch its own state."""
-        if batch.offsets is None and batch.whole.undo is not None:
+        if batch.offsets is not None or batch.whole.undo is None:
+            return batch.split()
+        states = batch.split()
+        if batch.whole.held_back:
+            self.hold_back(batch.whole, batch.first)
+        else:
             self.hint(batch.first)  # a transition that is being stored does not bind the new states: they are available
-        return batch.split()
+        return states
 
     def archive(
         self, first: int, last: int, batches: Iterable[InFlightBatch], before: DeliveryState, *, count: bool
@@ -172,9 +259,11 @@ class Window:
             states = self.split(batch)
             for at in range(max(first - batch.first, 0), min(last - batch.first + 1, len(states))):
                 if states[at].state is before:
+                    self.scheduled -= states[at].held_back and not states[at].deliveries
                     batch.own(batch.first + at).archive()
                     self.complete += count
                     found = True
+        self._look_from(first)
         return found
 
     def archive_stale(self, fetch_offset: int, base_offset: int) -> None:
@@ -235,7 +324,7 @@ class Window:
         if last == self.batches.last.last:
             self.start = self.end = last + 1
             self.batches.clear()
-            self._search_from = None
+            self._search_from, self._holds, self.scheduled = None, False, 0
             self.complete = 0
             return True
         ended = self.batches.floor(last)

@@ -229,6 +229,10 @@ def _known(record: RecordRange, group: GroupDescription) -> Why:
             )
         case "available":
             before = f"It was delivered {times}, and released." if record.delivery_count else "It was never delivered."
+            if record.lock_ms is not None:
+                return Why(
+                    "held back", f"{before} No member gets it in the next {record.lock_ms / 1000:.1f} s.", record
+                )
             text = f"{before} {_next(group)}"
         case other:
             text = f"Its state is {other!r}, which this version does not know."

@@ -11,8 +11,9 @@ class RecordRange(NamedTuple):
     """Records of a share group in the same state, from `first_offset` to `last_offset`, both included.
 
     `state` is "available", "acquired", "acknowledged", "archiving", "archived" or "pending". `delivery_count` counts
-    how often they were acquired. `member_id` holds acquired ones, for `lock_ms` more milliseconds. `producer_id`
-    acknowledged pending ones in its open transaction. Where these do not apply, they are None.
+    how often they were acquired. `member_id` holds acquired ones, for `lock_ms` more milliseconds. Available ones are
+    held back from all members for `lock_ms` more milliseconds. `producer_id` acknowledged pending ones in its open
+    transaction. Where these do not apply, they are None.
     """
 
     first_offset: int

@@ -25,7 +25,9 @@ class HeldRecord:
     """One acquired record.
 
     `keeps_lock`: its lock is renewed before it ends. `result` is NONE once the broker has taken the acknowledgement;
-    any other code means that this is not certain, and that the record may be delivered again.
+    any other code means that this is not certain, and that the record may be delivered again. A release with a delay
+    waits here, under its lock, until `release_at`; if the broker can hold records back (`broker_delays`), it is sent at
+    once, and names the time until `held_until`.
     """
 
     place: Place
@@ -37,6 +39,8 @@ class HeldRecord:
     may_renew: bool = True  # no renewal was refused
     decision: AcknowledgeType | None = None
     release_at: float = -math.inf
+    held_until: float = -math.inf
+    broker_delays: bool = False
     result: ErrorCode | None = None
     under_way: bool = False
     counts: bool = True  # as in flight
@@ -77,7 +81,7 @@ class HeldRecords:
         return iter([record for records in self._records.values() for record in records.values()])
 
     def acquired(
-        self, place: Place, ranges: Iterable[AcquiredRange], now: float, lock_s: float
+        self, place: Place, ranges: Iterable[AcquiredRange], now: float, lock_s: float, broker_delays: bool = False
     ) -> dict[int, HeldRecord]:
         """A response acquired these; by offset. An earlier delivery of the same record to this member has ended."""
         known = self._records.setdefault(place, {})
@@ -88,16 +92,20 @@ class HeldRecords:
                     self._end(old, LOCK_ENDED)
                     self.lost.append(old)
                 record = HeldRecord(place, offset, count, now + lock_s, now + lock_s * _RENEW_AFTER)
+                record.broker_delays = broker_delays
                 known[offset] = made[offset] = record
         self.in_flight += len(made)
         self._look_at = min(self._look_at, now + lock_s * _RENEW_AFTER)
         return made
 
     def decide(self, record: HeldRecord, kind: AcknowledgeType, release_at: float = -math.inf) -> None:
-        """Acknowledge it; a release waits until `release_at`, under its lock. The first decision counts."""
+        """Acknowledge it; a release counts from `release_at` on. The first decision counts."""
         if record.decision is not None or record.result is not None:
             return
         record.decision = kind
+        if record.broker_delays:
+            record.held_until = release_at
+            release_at = -math.inf
         record.release_at = release_at
         if release_at == -math.inf:
             self._is_ready(record)

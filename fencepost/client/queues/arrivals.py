@@ -1,6 +1,7 @@
 """Acquired records as they arrive: messages for the program, and an acknowledgement at once for all others."""
 
 import logging
+import time
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,8 +19,9 @@ from fencepost.client.core.share_session import Place
 from fencepost.client.lookups import Lookups
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.queues.hand import Hand
-from fencepost.client.queues.message import Message
+from fencepost.client.queues.message import DELAY_S_MAX, Message
 from fencepost.protocol.batch_header import Buffer, CorruptBatch, iter_headers
+from fencepost.protocol.not_before import not_before_ms
 from fencepost.protocol.records import Record
 from fencepost.protocol.topics import TopicPartition
 
@@ -34,6 +36,8 @@ class Arrived(NamedTuple):
     held: dict[int, HeldRecord]
     """By offset."""
     records: Buffer
+    keeps_times: bool
+    """Whether the broker gives no record before its time."""
 
 
 class Arrivals:
@@ -45,16 +49,16 @@ class Arrivals:
         self._hand = hand
         self._lookups = Lookups(config.key_deserializer, config.value_deserializer)
 
-    def hold(self, place: Place, part: Any, lock_s: float) -> Arrived:
+    def hold(self, place: Place, part: Any, lock_s: float, broker_delays: bool) -> Arrived:
         """Hold what one partition's part of a ShareFetch response acquired, as of now; then `take_in`."""
         ranges = [AcquiredRange(one.first_offset, one.last_offset, one.delivery_count) for one in part.acquired_records]
-        held = self._hand.held.acquired(place, ranges, anyio.current_time(), lock_s)
-        return Arrived(place, ranges, held, part.records or b"")
+        held = self._hand.held.acquired(place, ranges, anyio.current_time(), lock_s, broker_delays)
+        return Arrived(place, ranges, held, part.records or b"", part.keeps_times)
 
     async def take_in(self, arrived: Arrived) -> int:
         """Give what can be read to the program, and acknowledge the rest; return how many records could be read."""
         hand, config = self._hand, self._config
-        place, ranges, held, batches = arrived
+        place, ranges, held, batches, keeps_times = arrived
         partition = TopicPartition(self._cluster.names.get(place[0], "?"), place[1])
         sort = partial(sort_out, batches, ranges, config.check_crcs, config.max_decompressed_bytes)
         found = await anyio.to_thread.run_sync(sort) if _are_large(batches) else sort()
@@ -72,9 +76,11 @@ class Arrivals:
                 record = held[one.offset]
                 hand.decide(record, AcknowledgeType.RELEASE, hand.retry_delay_s(record.delivery_count))
             return len(found.records)
+        now_s = time.time()
         for one, _ in found.records:
-            if hand.is_stopping:
-                hand.decide(held[one.offset], AcknowledgeType.RELEASE)
+            early_s = 0.0 if keeps_times else (not_before_ms(one.headers) or 0) / 1000 - now_s
+            if hand.is_stopping or early_s > 0:
+                hand.decide(held[one.offset], AcknowledgeType.RELEASE, min(max(early_s, 0), DELAY_S_MAX))
             else:
                 self._deliver(partition, one, held[one.offset])
         return len(found.records)

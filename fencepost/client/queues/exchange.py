@@ -176,7 +176,9 @@ class Exchange:
         wait_ms = 0 if sent else config.fetch_max_wait_ms  # the response to acknowledgements waits for the records
         if hand.held.in_flight or not leader.session.is_open:
             wait_ms = min(wait_ms, _WAIT_WITH_RECORDS_IN_HAND_MS)
-        request = fetch_request(self._who, config, leader.session.fetch(wanted), sent, room, wait_ms)
+        request = fetch_request(
+            self._who, config, leader.session.fetch(wanted), sent, room, wait_ms, anyio.current_time()
+        )
         hand.reserved += room
         sent_at = anyio.current_time()
         try:
@@ -205,7 +207,7 @@ class Exchange:
                 if part.error_code:
                     self._rejected(place, part, response.node_endpoints, leader, "ShareFetch")
                 elif part.acquired_records:
-                    arrived.append(self._arrivals.hold(place, part, self._lock_s))
+                    arrived.append(self._arrivals.hold(place, part, self._lock_s, response.delays))
         self._unanswered(left)
         hand.report_lost()
         hand.notify()
@@ -220,7 +222,9 @@ class Exchange:
     async def _acknowledge(self, leader: _Leader, sent: dict[Place, list[Sent]]) -> None:
         hand = self._hand
         renews = any(one.kind is AcknowledgeType.RENEW for part in sent.values() for one in part)
-        request = acknowledge_request(self._who, leader.session.acknowledge(), sent, renews=renews)
+        request = acknowledge_request(
+            self._who, leader.session.acknowledge(), sent, anyio.current_time(), renews=renews
+        )
         sent_at = anyio.current_time()
         try:
             response = await self._cluster.ask(leader.node, request, purpose=self._purpose, at_least=SINCE)
@@ -286,7 +290,7 @@ class Exchange:
         epoch = leader.session.close()
         if epoch is None:
             return
-        request = acknowledge_request(self._who, epoch, {}, renews=False)
+        request = acknowledge_request(self._who, epoch, {}, anyio.current_time(), renews=False)
         try:
             await self._cluster.ask(leader.node, request, purpose=self._purpose, at_least=SINCE)
         except KafkaError:

@@ -65,7 +65,8 @@ class Hand:
 
     def decide(self, record: HeldRecord, kind: AcknowledgeType, delay_s: float = 0.0) -> None:
         """Acknowledge a record, in the background."""
-        release_at = anyio.current_time() + delay_s if delay_s > 0 and not self.is_stopping else -math.inf
+        waits = delay_s > 0 and (record.broker_delays or not self.is_stopping)
+        release_at = anyio.current_time() + delay_s if waits else -math.inf
         self.held.decide(record, kind, release_at)
         self.notify()
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from fencepost.client.consumer.consumed import ConsumerRecord
     from fencepost.client.keywords import Duration
 
+DELAY_S_MAX = 366 * 24 * 3600
+"""The longest delay that a broker takes (`DELAY_MS_MAX` there)."""
 _PAST = {AcknowledgeType.ACCEPT: "accepted", AcknowledgeType.RELEASE: "released", AcknowledgeType.REJECT: "rejected"}
 
 
@@ -86,13 +88,14 @@ class Message(Generic[K, V]):
     def release(self, delay: "Duration" = 0.0) -> None:
         """Deliver it again, to any member of the group, after `delay` (seconds, or a timedelta).
 
-        This process keeps the lock until then: if it ends, the lock ends, and the delay with it. A message whose
-        release waits counts for `max_in_flight`. Raises RuntimeError after another decision, ValueError for a delay
-        below 0.
+        Fencepost's broker holds the record back, whatever becomes of this process; it rounds the delay up to 0.1 s. For
+        other brokers this process keeps the lock until then: if it ends, the delay ends, and meanwhile the message
+        counts for `max_in_flight`. Raises RuntimeError after another decision, ValueError for a delay below 0 or above
+        366 days.
         """
         delay_s = seconds(delay)
-        if delay_s < 0:
-            raise ValueError(f"a delay of {delay_s:g} s: it must not be below 0")
+        if not 0 <= delay_s <= DELAY_S_MAX:
+            raise ValueError(f"a delay of {delay_s:g} s: it must be from 0 to {DELAY_S_MAX} (366 days)")
         self._decide(AcknowledgeType.RELEASE, delay_s)
 
     def reject(self) -> None:

@@ -1,10 +1,11 @@
 """The requests of a queue to the leaders of its partitions: ShareFetch and ShareAcknowledge."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from fencepost.client.config import QueueConfig
-from fencepost.client.core.acknowledgements import in_batches
+from fencepost.client.core.acknowledgements import Acknowledgement, in_batches
 from fencepost.client.core.held_records import Sent
 from fencepost.client.core.share_session import FetchChanges, Place
 from fencepost.protocol.messages import api78_share_fetch as api78
@@ -32,11 +33,12 @@ def fetch_request(
     acknowledgements: Acknowledgements,
     max_records: int,
     max_wait_ms: int,
+    now: float,
 ) -> api78.ShareFetchRequest:
     """A ShareFetch for the session's partitions; `max_records` 0 acquires nothing."""
     topics: dict[bytes, list[api78.FetchPartition]] = {}
     for place in sorted(changes.added | acknowledgements.keys()):
-        batches = _batches(acknowledgements.get(place, ()), api78.AcknowledgementBatch)
+        batches = _batches(acknowledgements.get(place, ()), now, api78.AcknowledgementBatch)
         part = api78.FetchPartition(partition_index=place[1], acknowledgement_batches=batches)
         topics.setdefault(place[0], []).append(part)
     fetches = max_records > 0
@@ -55,16 +57,17 @@ def fetch_request(
             api78.ForgottenTopic(topic_id=topic_id, partitions=numbers)
             for topic_id, numbers in _by_topic(changes.forgotten).items()
         ],
+        delays=True,
     )
 
 
 def acknowledge_request(
-    who: Identity, epoch: int, acknowledgements: Acknowledgements, *, renews: bool
+    who: Identity, epoch: int, acknowledgements: Acknowledgements, now: float, *, renews: bool
 ) -> api79.ShareAcknowledgeRequest:
     """A ShareAcknowledge of the session at `epoch`."""
     topics: dict[bytes, list[api79.AcknowledgePartition]] = {}
     for place, sent in acknowledgements.items():
-        batches = _batches(sent, api79.AcknowledgementBatch)
+        batches = _batches(sent, now, api79.AcknowledgementBatch)
         part = api79.AcknowledgePartition(partition_index=place[1], acknowledgement_batches=batches)
         topics.setdefault(place[0], []).append(part)
     return api79.ShareAcknowledgeRequest(
@@ -76,11 +79,15 @@ def acknowledge_request(
     )
 
 
-def _batches(sent: Iterable[Sent], batch: Callable[..., BatchT]) -> list[BatchT]:
-    """The acknowledgements of one partition, in the batches of one API."""
+def _batches(sent: Iterable[Sent], now: float, batch: Callable[..., BatchT]) -> list[BatchT]:
+    """The acknowledgements of one partition, sent now, in the batches of one API."""
+    found = in_batches(
+        Acknowledgement(one.record.offset, one.kind, math.ceil(max(one.record.held_until - now, 0) * 1000))
+        for one in sent
+    )
     return [
-        batch(first_offset=first, last_offset=last, acknowledge_types=list(types))
-        for first, last, types in in_batches((one.record.offset, one.kind) for one in sent)
+        batch(first_offset=first, last_offset=last, acknowledge_types=list(types), delay_ms=delay_ms)
+        for first, last, types, delay_ms in found
     ]
 
 

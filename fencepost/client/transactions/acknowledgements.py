@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fencepost.client.core.acknowledgements import AcknowledgeType, in_batches
+from fencepost.client.core.acknowledgements import Acknowledgement, AcknowledgeType, in_batches
 from fencepost.client.core.held_records import HeldRecord
 from fencepost.client.core.txn_errors import TABLE, Meaning
 from fencepost.client.core.txn_failures import raise_for
@@ -97,7 +97,7 @@ def _request(
         topic_id, number = records[0].place
         batches = [
             api1093.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
-            for first, last, types in in_batches((record.offset, kind) for record in records)
+            for first, last, types, _ in in_batches(Acknowledgement(record.offset, kind) for record in records)
         ]
         part = api1093.TxnShareAcknowledgePartition(partition_index=number, acknowledgement_batches=batches)
         topics.setdefault(topic_id, []).append(part)

@@ -12,6 +12,7 @@ def combine(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatc
 
     Where several cover an offset, the highest delivery count wins, then the highest state. So the result does not
     depend on their order, and combining in several steps gives the same (PersisterStateBatchCombiner.sweepMerge).
+    Ours: of two that differ only in the time until which records are held back, the later one.
     """
     kept = [_from(batch, start_offset) for batch in batches if batch.last_offset >= start_offset]
     if len(kept) < 2:
@@ -19,19 +20,22 @@ def combine(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatc
     kept.sort()
     following = iter(kept)
     begins = next(following, None)
-    active: list[tuple[int, int, int]] = []
-    """Of those that cover the point: count and state, negated so that the winner comes first, and the last offset."""
+    active: list[tuple[int, int, int, int]] = []
+    """Of those that cover the point: count, state and time, negated so that the winner comes first, and the last
+    offset."""
     combined: list[StateBatch] = []
     for point, end in pairwise(
         sorted({edge for batch in kept for edge in (batch.first_offset, batch.last_offset + 1)})
     ):
         while begins is not None and begins.first_offset == point:
-            heappush(active, (-begins.delivery_count, -begins.delivery_state, begins.last_offset))
+            _, last, state, count, held_until_ms = begins
+            heappush(active, (-count, -state, -held_until_ms, last))
             begins = next(following, None)
-        while active and active[0][2] < point:
+        while active and active[0][3] < point:
             heappop(active)
         if active:
-            _append(combined, StateBatch(point, end - 1, -active[0][1], -active[0][0]))
+            count, state, held_until_ms, _ = active[0]
+            _append(combined, StateBatch(point, end - 1, -state, -count, -held_until_ms))
     return tuple(combined)
 
 

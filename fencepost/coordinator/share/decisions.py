@@ -27,7 +27,7 @@ Decided: TypeAlias = Decision[ShareRecord, ReplyT, Never]
 
 BATCHES_MAX = 20_000
 """The most batches of one share partition: twice as many as records that may be in flight. A snapshot of them fits in
-one batch of the log (20 bytes each, of 1 MiB)."""
+one batch of the log (20 bytes each, 33 with a time, of 1 MiB)."""
 
 _NEGATIVE_PARTITION = "The partition id cannot be a negative number."
 _NEGATIVE_LEADER_EPOCH = "The leader epoch cannot be a negative number."

@@ -4,8 +4,20 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from fencepost.coordinator.ports import KeyValue
-from fencepost.coordinator.share.values import ShareKey, StateBatch
-from fencepost.protocol.schema import DecodeError, Int8, Int16, Int32, Int64, MessageValue, String, Uuid, Value, since
+from fencepost.coordinator.share.values import NOT_HELD, ShareKey, StateBatch
+from fencepost.protocol.schema import (
+    DecodeError,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    MessageValue,
+    String,
+    Uuid,
+    Value,
+    field,
+    since,
+)
 
 NOT_KNOWN = -1
 """A delivery complete count that is not known (ShareGroupOffset.UNINITIALIZED_DELIVERY_COMPLETE_COUNT)."""
@@ -70,6 +82,8 @@ class BatchValue(Value):
     last_offset: Int64 = 0
     delivery_state: Int8 = 0
     delivery_count: Int16 = 0
+    held_until_ms: Int64 = field(default=NOT_HELD, tag=1000)
+    """Ours; Kafka's readers pass over it."""
 
 
 class ShareSnapshotValue(MessageValue, versions=(0, 0), flexible=0):
@@ -137,6 +151,7 @@ def _values(batches: Sequence[StateBatch]) -> list[BatchValue]:
             last_offset=one.last_offset,
             delivery_state=one.delivery_state,
             delivery_count=one.delivery_count,
+            held_until_ms=one.held_until_ms,
         )
         for one in batches
     ]
@@ -192,5 +207,6 @@ def _snapshot(key: ShareKey, value: ShareSnapshotValue) -> Snapshot:
 
 def _batches(values: Sequence[BatchValue]) -> tuple[StateBatch, ...]:
     return tuple(
-        StateBatch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count) for one in values
+        StateBatch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count, one.held_until_ms)
+        for one in values
     )

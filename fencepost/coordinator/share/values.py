@@ -8,6 +8,8 @@ from fencepost.protocol.errors import ErrorCode
 
 UNINITIALIZED = -1
 """A start offset that the partition's leader still has to find, by `share.auto.offset.reset`."""
+NOT_HELD = -1
+"""A time before which no record is held back."""
 
 
 class DeliveryState(IntEnum):
@@ -39,6 +41,12 @@ class StateBatch(NamedTuple):
     last_offset: int
     delivery_state: int
     delivery_count: int
+    held_until_ms: int = NOT_HELD
+    """When records that are AVAILABLE are delivered at the earliest, in ms since the epoch."""
+
+    def shifted(self, by_ms: int) -> "StateBatch":
+        """The same by another clock; it is held back."""
+        return self._replace(held_until_ms=self.held_until_ms + by_ms)
 
 
 class PendingBatch(NamedTuple):

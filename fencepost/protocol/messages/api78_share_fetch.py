@@ -25,6 +25,8 @@ class AcknowledgementBatch(Value):
     first_offset: Int64 = 0
     last_offset: Int64 = 0
     acknowledge_types: list[Int8] = []
+    delay_ms: Int64 = field(tag=1000)
+    """Ours: for how long records of type 2 (release) are held back."""
 
 
 class FetchPartition(Value):
@@ -55,6 +57,8 @@ class ShareFetchRequest(RequestValue["ShareFetchResponse"], api=ApiKey.SHARE_FET
     is_renew_ack: Bool = since(2)
     topics: list[FetchTopic] = []
     forgotten_topics_data: list[ForgottenTopic] = []
+    delays: Bool = field(tag=1000)
+    """Ours: whether the response is to say that the broker knows `delay_ms`."""
 
 
 class LeaderIdAndEpoch(Value):
@@ -77,6 +81,8 @@ class PartitionData(Value):
     current_leader: LeaderIdAndEpoch = field()
     records: Records = field(default=None)
     acquired_records: list[AcquiredRecords] = []
+    keeps_times: Bool = field(tag=1000)
+    """Ours, if the request asked for `delays`: no record comes before the time in its header."""
 
 
 class ShareFetchableTopicResponse(Value):
@@ -98,3 +104,4 @@ class ShareFetchResponse(ResponseValue, api=ApiKey.SHARE_FETCH):
     acquisition_lock_timeout_ms: Int32 = 0
     responses: list[ShareFetchableTopicResponse] = []
     node_endpoints: list[NodeEndpoint] = []
+    delays: Bool = field(tag=1000)

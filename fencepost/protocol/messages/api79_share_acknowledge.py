@@ -24,6 +24,8 @@ class AcknowledgementBatch(Value):
     first_offset: Int64 = 0
     last_offset: Int64 = 0
     acknowledge_types: list[Int8] = []
+    delay_ms: Int64 = field(tag=1000)
+    """Ours: for how long records of type 2 (release) are held back."""
 
 
 class AcknowledgePartition(Value):

@@ -14,6 +14,7 @@ from fencepost.protocol.schema import (
     String,
     Uuid,
     Value,
+    field,
     since,
 )
 
@@ -23,6 +24,7 @@ class StateBatch(Value):
     last_offset: Int64 = 0
     delivery_state: Int8 = 0
     delivery_count: Int16 = 0
+    held_until_ms: Int64 = field(default=-1, tag=1000)
 
 
 class PartitionData(Value):

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -18,7 +19,7 @@ from tests.kit.broker_process import BrokerProcess
 
 PAGE = (ROOT / "docs" / "queues.md").read_text(encoding="utf-8")
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-SENDER, FIRST, EXACTLY_ONCE, RETRIES, WORKERS, BLOCKING = PROGRAMS
+SENDER, FIRST, EXACTLY_ONCE, RETRIES, SCHEDULER, WORKERS, BLOCKING = PROGRAMS
 WAIT_S = 60
 WRITTEN = "127.0.0.1:9092"
 UNSTABLE = {"unstable.api.versions.enable": "true"}
@@ -44,6 +45,26 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, "su
             stack.enter_context(begun[program])
             stack.callback(begun[program].kill)
         yield begun
+
+
+@pytest.fixture(scope="module")
+def scheduled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker on which the page's program has scheduled records."""
+    with BrokerProcess(tmp_path_factory.mktemp("broker")) as broker:
+        exec(compile(SCHEDULER.replace(WRITTEN, broker.address), "docs/queues.md", "exec"), {})
+        yield broker.address
+
+
+def test_the_program_that_schedules(scheduled: str) -> None:
+    sent_at = time.monotonic()
+    with Client(scheduled) as kafka:
+        with kafka.admin() as admin:
+            admin.incremental_alter_configs({"share.auto.offset.reset": "earliest"}, group="reminders")
+        with kafka.queue("reminders", group="reminders", fetch_max_wait=0.1) as queue:
+            message = next(iter(queue))
+            with message:
+                assert (message.value, message.delivery_count) == (b"in two seconds", 1)
+    assert 0.5 < time.monotonic() - sent_at < WAIT_S
 
 
 def lines_of(process: "subprocess.Popen[str]", count: int) -> list[str]:

@@ -250,6 +250,24 @@ async def test_a_worker_whose_handler_fails_takes_the_next_message(
     assert "the first time" in caplog.text
 
 
+async def test_a_record_does_not_come_before_the_time_in_its_header(kafka: fencepost.Client, name: str) -> None:
+    """H15: where the broker does not look, the client gives it back until then, which costs a delivery."""
+    await prepare(kafka, name, 0)
+    async with kafka.producer() as producer:
+        await producer.send(name, b"later", headers=[fencepost.not_before(1.5)])
+        sent_at = trio.current_time()
+        await producer.send(name, b"at once", headers=[fencepost.not_before(-5)])
+    async with kafka.queue(name, group=name, **QUICK) as queue:
+        got: list[tuple[bytes | None, int]] = []
+        async for message in queue:
+            async with message:
+                got.append((message.value, message.delivery_count))
+            if len(got) == 2:
+                break
+    assert got == [(b"at once", 1), (b"later", 2)]
+    assert trio.current_time() - sent_at >= 1.4
+
+
 def test_the_blocking_queue(address_of_queues: str, name: str) -> None:
     """The same with `with` and `for`; handlers run in threads."""
     trio.run(_prepare_for_threads, address_of_queues, name)

@@ -75,7 +75,10 @@ def test_share_groups_are_on_and_any_broker_switches_them(cluster: ManyBrokers) 
 
 
 def test_a_partition_moves_with_what_its_group_has_done(cluster: ManyBrokers) -> None:
-    """A waiting fetch names the next leader (KIP-951), where unsettled records come again and accepted ones do not."""
+    """A waiting fetch names the next leader (KIP-951), where unsettled records come again and accepted ones do not.
+
+    H3: a record that was held back still is.
+    """
     number = coordinator(cluster)
     partition, leader = next(item for item in cluster.leaders("jobs").items() if item[1] != number)
     with Wire(cluster.brokers[number].connect()) as wire:
@@ -85,10 +88,11 @@ def test_a_partition_moves_with_what_its_group_has_done(cluster: ManyBrokers) ->
         assert beat(wire, "one", -1).error_code == ErrorCode.NONE
     try:
         with Wire(cluster.brokers[leader].connect()) as wire:
-            wire.produce("jobs", batch_of(b"0", b"1", b"2", b"3"), partition=partition)
+            wire.produce("jobs", batch_of(b"0", b"1", b"2", b"3", b"4"), partition=partition)
             member = ShareMember(wire, GROUP, "one", topic_id, [partition])
-            assert member.acquire() == [(offset, 1) for offset in range(4)]
-            assert member.acknowledge(Ack(partition, 0, 0, ACCEPT), Ack(partition, 1, 1, RELEASE)) == [0]
+            assert member.acquire() == [(offset, 1) for offset in range(5)]
+            later = Ack(partition, 4, 4, RELEASE, delay_ms=3_600_000)
+            assert member.acknowledge(Ack(partition, 0, 0, ACCEPT), Ack(partition, 1, 1, RELEASE), later) == [0]
             assert member.acquire(max_records=1) == [(1, 2)]
             assert member.acknowledge(Ack(partition, 1, 1, RELEASE)) == [0]
             assert member.acquire(max_records=1) == [(1, 3)]
@@ -103,6 +107,7 @@ def test_a_partition_moves_with_what_its_group_has_done(cluster: ManyBrokers) ->
             assert member.acquire(wait_ms=30_000) == [(1, 3), (2, 1), (3, 1)]
             assert member.acknowledge(Ack(partition, 1, 3, ACCEPT)) == [0]
             assert member.acquire(wait_ms=50) == []
+            wire.delete_records("jobs", 5, partition=partition)
     finally:
         cluster.engine.drain(leader, False)
 

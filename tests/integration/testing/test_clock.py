@@ -102,3 +102,54 @@ async def test_a_delayed_request_comes_through_when_its_time_has_come(fencepost_
         assert fencepost_broker.committed("orders") == []
         fencepost_broker.clock.advance(1000)
     assert [record.value for record in fencepost_broker.committed("orders")] == [b"slow"]
+
+
+def test_a_message_is_held_back_for_an_hour(fencepost_broker: Broker) -> None:
+    """H1 and H3: it is no member's meanwhile, and a broker that was killed still knows its time."""
+    fencepost_broker.create_topic("orders")
+    with sync.Client(fencepost_broker.bootstrap) as client:
+        with client.admin() as admin:
+            admin.incremental_alter_configs({"share.auto.offset.reset": "earliest"}, group="billing")
+        with client.producer() as producer:
+            producer.send("orders", b"later")
+            producer.send("orders", b"at once")
+        with client.queue("orders", group="billing", max_in_flight=1, fetch_max_wait=0.1) as queue:
+            messages = iter(queue)
+            first = next(messages)
+            first.release(delay=timedelta(hours=1))
+            first.acknowledged()
+            with next(messages) as second:
+                assert (first.value, second.value) == (b"later", b"at once")
+            second.acknowledged()
+        fencepost_broker.kill()
+        fencepost_broker.clock.advance(timedelta(minutes=59))
+        fencepost_broker.start()
+        with client.queue("orders", group="billing", fetch_max_wait=0.1) as queue:
+            with client.admin() as admin:
+                known = admin.list_share_group_offsets("billing", explain=True)[fencepost.TopicPartition("orders", 0)]
+                assert known.states is not None
+                state = known.states.ranges[0]
+                assert (state.state, state.delivery_count) == ("available", 1)
+                assert 0 < (state.lock_ms or 0) <= 60_000
+            fencepost_broker.clock.advance(timedelta(minutes=1))
+            with next(iter(queue)) as again:
+                assert (again.value, again.delivery_count) == (b"later", 2)
+
+
+def test_a_record_is_scheduled_for_an_hour_later(fencepost_broker: Broker) -> None:
+    """H11: by the broker's clock, whatever the client's says."""
+    fencepost_broker.create_topic("orders", configs={"share.not.before.enable": "true"})
+    with sync.Client(fencepost_broker.bootstrap) as client:
+        with client.admin() as admin:
+            admin.incremental_alter_configs({"share.auto.offset.reset": "earliest"}, group="billing")
+        with client.producer() as producer:
+            producer.send("orders", b"later", headers=[fencepost.not_before(timedelta(hours=1))])
+            producer.send("orders", b"at once")
+        with client.queue("orders", group="billing", fetch_max_wait=0.1) as queue:
+            messages = iter(queue)
+            with next(messages) as first:
+                assert first.value == b"at once"
+            first.acknowledged()
+            fencepost_broker.clock.advance(timedelta(hours=1))
+            with next(messages) as second:
+                assert (second.value, second.delivery_count) == (b"later", 1)

@@ -88,6 +88,16 @@ def test_a_release_that_waits_keeps_its_lock_until_its_time() -> None:
     assert sent_by(held) == [(0, RELEASE)]
 
 
+def test_a_release_with_a_delay_is_sent_at_once_where_the_broker_holds_back() -> None:
+    """The record's room is free, and its lock ends with the response."""
+    held = HeldRecords()
+    [record] = held.acquired(P, [AcquiredRange(0, 0, 1)], 0.0, LOCK_S, broker_delays=True).values()
+    held.decide(record, RELEASE, 20.0)
+    assert held.in_flight == 0
+    assert record.held_until == 20.0
+    assert sent_by(held) == [(0, RELEASE)]
+
+
 def test_a_release_time_that_comes_while_a_renewal_is_under_way_is_not_missed() -> None:
     held = HeldRecords()
     [record] = acquire(held)

@@ -29,8 +29,8 @@ from tests.kit.share_broker import LOCK_S, ShareBroker
 
 @pytest.fixture
 async def serve(nursery: trio.Nursery) -> Callable[..., Any]:
-    async def start(count: int = 1) -> ShareBroker:
-        broker = ShareBroker(count)
+    async def start(count: int = 1, *, delays: bool = False) -> ShareBroker:
+        broker = ShareBroker(count, delays=delays)
         await nursery.start(broker.serve)
         return broker
 
@@ -142,6 +142,34 @@ async def test_a_release_that_waits_outlives_its_lock(serve: Any, autojump_clock
             assert LOCK_S * 1.2 <= trio.current_time() - began < LOCK_S * 1.2 + 0.2
             break
     assert broker.acknowledgements() == [(0, 0, [4]), (0, 0, [4]), (0, 0, [2])]
+
+
+async def test_a_broker_that_holds_back_is_asked_to(serve: Any, autojump_clock: MockClock) -> None:
+    """Ours: the record is let go of at once, and the request names the delay that is left."""
+    broker = await serve(2, delays=True)
+    async with fencepost.Client(broker.address) as kafka, kafka.queue("t", group="g", max_in_flight=1) as queue:
+        source = aiter(queue)
+        released, stopped = await anext(source), None
+        released.release(delay=3600)
+        await released.acknowledged()
+        stopped = await anext(source)
+        queue.stop()
+        stopped.release(delay=60)
+    batches = [batch for _, _, request in broker.requests for batch in _batches(request)]
+    assert [(batch.first_offset, batch.acknowledge_types) for batch in batches] == [(0, [2]), (1, [2])]
+    assert 3_599_000 < batches[0].delay_ms <= 3_600_000
+    assert 59_000 < batches[1].delay_ms <= 60_000
+    assert trio.current_time() < LOCK_S
+
+
+def _batches(request: Any) -> list[Any]:
+    topics = getattr(request, "topics", None) or []
+    return [
+        batch
+        for topic in topics
+        for part in getattr(topic, "partitions", [])
+        for batch in getattr(part, "acknowledgement_batches", [])
+    ]
 
 
 async def test_a_cancelled_block_releases_at_once_and_an_exception_after_the_delay(

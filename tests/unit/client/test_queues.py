@@ -20,6 +20,7 @@ RANGES = (
     RecordRange(17, 17, "archiving", 5),
     RecordRange(18, 18, "available", 3),
 )
+
 STATES = RecordStates(10, 19, RANGES, complete=True)
 REACH = Reach(5, 25, 30)
 
@@ -64,6 +65,12 @@ def test_each_answer(offset: int, state: str, words: str) -> None:
 def test_a_group_that_has_not_begun_or_has_no_members() -> None:
     assert why(12, states=None, start=None).state == "not begun"
     assert why(18, group=EMPTY).text == "It was delivered 3 times, and released. The group has no members: start one."
+
+
+def test_a_record_that_is_held_back() -> None:
+    """H8: its state says so, and until when."""
+    found = why(10, states=RecordStates(10, 11, (RecordRange(10, 10, "available", 1, lock_ms=61_500),), complete=True))
+    assert found[:2] == ("held back", "It was delivered once, and released. No member gets it in the next 61.5 s.")
 
 
 def test_what_is_not_reported_is_unknown() -> None:

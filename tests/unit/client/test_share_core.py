@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.client.core.acknowledgements import AcknowledgementBatch, AcknowledgeType, in_batches
+from fencepost.client.core.acknowledgements import Acknowledgement, AcknowledgementBatch, AcknowledgeType, in_batches
 from fencepost.client.core.acquired_records import AcquiredRange, sort_out
 from fencepost.client.core.share_member import ShareHeartbeat, ShareMember
 from fencepost.client.core.share_session import FetchChanges, Place, ShareSession
@@ -28,19 +28,29 @@ def places(*numbers: int, topic: bytes = b"t" * 16) -> frozenset[Place]:
 # -- acknowledgements
 
 
+def said(*entries: tuple[int, AcknowledgeType]) -> list[Acknowledgement]:
+    return [Acknowledgement(offset, kind) for offset, kind in entries]
+
+
+def test_a_batch_has_one_delay() -> None:
+    """Ours: the broker holds all back that a batch releases."""
+    entries = [Acknowledgement(1, RELEASE, 5), Acknowledgement(2, RELEASE, 5), Acknowledgement(3, RELEASE)]
+    assert in_batches(entries) == [AcknowledgementBatch(1, 2, (RELEASE,), 5), AcknowledgementBatch(3, 3, (RELEASE,))]
+
+
 def test_offsets_in_a_row_of_one_type_are_one_batch_with_one_type() -> None:
     """KIP-932: an array of one acknowledge type stands for all offsets of the batch."""
-    assert in_batches((offset, ACCEPT) for offset in (5, 3, 4)) == [AcknowledgementBatch(3, 5, (ACCEPT,))]
+    assert in_batches(said((5, ACCEPT), (3, ACCEPT), (4, ACCEPT))) == [AcknowledgementBatch(3, 5, (ACCEPT,))]
 
 
 def test_a_batch_of_different_types_names_each() -> None:
     """KIP-932: otherwise there is one type for each offset."""
-    assert in_batches([(3, ACCEPT), (4, GAP), (5, RELEASE)]) == [AcknowledgementBatch(3, 5, (ACCEPT, GAP, RELEASE))]
+    assert in_batches(said((3, ACCEPT), (4, GAP), (5, RELEASE))) == [AcknowledgementBatch(3, 5, (ACCEPT, GAP, RELEASE))]
 
 
 def test_batches_do_not_overlap_and_leave_out_what_is_not_acknowledged() -> None:
     """KafkaApis.validateAcknowledgementBatches: rising, without overlaps."""
-    assert in_batches([(9, REJECT), (1, ACCEPT), (2, ACCEPT)]) == [
+    assert in_batches(said((9, REJECT), (1, ACCEPT), (2, ACCEPT))) == [
         AcknowledgementBatch(1, 2, (ACCEPT,)),
         AcknowledgementBatch(9, 9, (REJECT,)),
     ]
@@ -49,15 +59,15 @@ def test_batches_do_not_overlap_and_leave_out_what_is_not_acknowledged() -> None
 
 @given(st.dictionaries(st.integers(0, 60), st.sampled_from(AcknowledgeType)))
 def test_batches_say_of_each_offset_what_was_decided(wanted: dict[int, AcknowledgeType]) -> None:
-    said: dict[int, AcknowledgeType] = {}
+    found: dict[int, AcknowledgeType] = {}
     last = -1
-    for batch in in_batches(wanted.items()):
+    for batch in in_batches(said(*wanted.items())):
         assert batch.first_offset > last
         last = batch.last_offset
         offsets = range(batch.first_offset, batch.last_offset + 1)
         types = batch.types * len(offsets) if len(batch.types) == 1 else batch.types
-        said |= dict(zip(offsets, types, strict=True))
-    assert said == wanted
+        found |= dict(zip(offsets, types, strict=True))
+    assert found == wanted
 
 
 # -- share sessions

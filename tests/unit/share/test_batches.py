@@ -36,3 +36,14 @@ def test_batches_are_combined_as_in_kafka(
 ) -> None:
     """PersisterStateBatchCombiner: prune below the start, the higher count wins, then the higher state; coalesce."""
     assert combine(batches(*given), start) == batches(*expected)
+
+
+def test_of_two_times_the_later_one_counts() -> None:
+    """H10: a newer release has a higher count; where the count is the same, no record comes before either time."""
+    early, late = StateBatch(0, 9, 0, 1, 5_000), StateBatch(5, 14, 0, 1, 9_000)
+    both = (StateBatch(0, 4, 0, 1, 5_000), StateBatch(5, 14, 0, 1, 9_000))
+    assert combine((early, late), 0) == combine((late, early), 0) == both
+    again = StateBatch(0, 14, 0, 2)
+    assert combine((again, early, late), 0) == (again,)
+    done = StateBatch(0, 14, 2, 1)
+    assert combine((early, done, late), 0) == (done,)

@@ -51,6 +51,16 @@ def test_records_have_the_bytes_that_kafka_writes(record: ShareRecord, key: str,
     assert decode(*encoded) == record
 
 
+def test_a_time_is_a_tagged_field_of_its_batch() -> None:
+    """H3: Kafka's readers pass over the tag 1000; a batch without a time has Kafka's bytes."""
+    held = (*BATCHES, StateBatch(111, 112, 0, 1, 1_700_000_000_000))
+    key, value = encode(Update(KEY, 3, 7, 100, 10, held))
+    assert value is not None
+    plain = BATCH_BYTES.replace("03", "04", 1) + "000000000000006f00000000000000700000" + "01"
+    assert value.hex() == f"000000000003000000070000000000000064{plain}01e807080000018bcfe568000100040000000a"
+    assert decode(key, value) == Update(KEY, 3, 7, 100, 10, held)
+
+
 def test_records_of_a_later_kafka_are_skipped() -> None:
     """KIP-915: an unknown type of key is not an error."""
     assert decode(b"\0\2" + bytes.fromhex(NAME), b"\0\0") is None

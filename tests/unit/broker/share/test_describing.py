@@ -63,4 +63,4 @@ def test_what_a_transaction_acknowledged_names_its_producer() -> None:
     ]
     batches = StateBatch(0, 0, AVAILABLE, 1), StateBatch(1, 2, TX_PENDING, 1)
     stored = StoredState(batches=batches, pending=(PendingBatch(7, StateBatch(1, 2, ACKNOWLEDGED, 1)),))
-    assert stored_ranges(stored) == [(0, 0, AVAILABLE, 1, "", -1, -1), (1, 2, TX_PENDING, 1, "", -1, 7)]
+    assert stored_ranges(stored, 0) == [(0, 0, AVAILABLE, 1, "", -1, -1), (1, 2, TX_PENDING, 1, "", -1, 7)]
