@@ -20,6 +20,7 @@ from fencepost.broker.log.trimming import deleting_records
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.disk_faults import Fault
+from tests.kit.disk_nodes import nothing
 from tests.kit.sim_disk import SimDisk
 from tests.kit.trimming import delete_records
 from tests.unit.log.kit import NOW_MS, SMALL, TOPIC_ID, TP, batch, send
@@ -183,6 +184,18 @@ async def test_what_fails_in_the_thread_is_raised_in_the_work():
         assert (await in_threads(deleting_records(log, 9), threads))[0] is ErrorCode.KAFKA_STORAGE_ERROR
         threads.close()
         assert log.offline is offline
+
+
+def test_a_failed_write_of_the_file_of_all_log_starts_takes_no_log_offline():
+    """It is of no log: a retry writes a whole new file, as retention does."""
+    disk = SimDisk()
+    _, log = written(disk)
+    disk.faults.append(Fault(0, kinds=("fsync",)))
+    assert delete_records(log, 9)[0] is ErrorCode.KAFKA_STORAGE_ERROR
+    assert not log.offline
+    disk.faults.clear()
+    assert delete_records(log, 9) == (ErrorCode.NONE, 9)
+    assert opened(disk.power_cut(nothing)).create(TP, TOPIC_ID, TINY).log_start_offset == 9
 
 
 def test_two_deletions_at_a_time_leave_what_the_further_one_said():
