@@ -146,13 +146,15 @@ def write_in_transaction(
     """Store what becomes of records if a transaction commits; its marker decides.
 
     All else of the state stays as it is: start offset, leader epoch and delivery complete count of `update` are not
-    stored.
+    stored. Without batches nothing is: the answer to a repeated request waits for what the first one wrote.
     """
     share = state.shares.get(key)
     refused = _write_problem(key, share, update, partitions)
     if refused is not None or share is None:
         return Decision(refused or _invalid(_WRITE_UNINITIALIZED))
     batches = tuple(update.batches)
+    if not batches:
+        return Decision(DONE)
     changed = Update(key, share.snapshot_epoch, update.leader_epoch, UNINITIALIZED, NOT_KNOWN, batches)
     return Decision(DONE, (Pending(producer_id, changed),))
 
