@@ -108,6 +108,7 @@ class Acknowledging:
             batch.last_offset - batch.first_offset + 1,
         ):
             raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid acknowledge type: {list(batch.types)[:10]}")
+        self._change.skipped(batch.first_offset, batch.last_offset)
         if batch.last_offset < self._window.start:
             return
         for known in self._known(batch):
