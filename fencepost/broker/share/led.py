@@ -85,6 +85,8 @@ class LedPartition:
         """Whether its state is known."""
         self.error = NO_ERROR
         """Why it is used no more."""
+        self.unstorable = False
+        """Whether its state could not be stored last: then nothing is delivered, for all of it would come again."""
         self.ended: list[tuple[int, bool]] = []
         """Transactions that ended while the state was being read: producer id, and whether they committed."""
         self.watchers: dict[Watcher, None] = {}
@@ -92,6 +94,10 @@ class LedPartition:
         """Changes that are being stored, and those that wait for it."""
         self.dead: list[DeadLetters] = []
         """Records that are being written to the dead-letter topic, and those that wait for it."""
+
+    def can_deliver(self) -> bool:
+        """Whether a fetch could acquire something now."""
+        return self.active and not self.unstorable and self.core.can_acquire()
 
     def wake(self) -> None:
         """Have fetches that wait look again."""

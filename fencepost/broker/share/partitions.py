@@ -44,6 +44,9 @@ logger = logging.getLogger(__name__)
 MISSING_WAIT_MS = 30_000
 """How long a lookup by time waits for bytes that are not in this process."""
 
+FIRST_PAUSE_S, PAUSE_S_MAX = 0.1, 5.0
+"""The wait after a store that failed, which doubles with each failure after it."""
+
 
 class SharePartitions:
     """All share partitions that this broker leads, and the sessions of their members. Keep `run` running."""
@@ -211,7 +214,8 @@ class SharePartitions:
             failed = next((outcome for outcome in outcomes if outcome.error), None)
             if failed is not None:
                 logger.warning(
-                    "the state of a share partition cannot be stored group=%s partition=%s cause=%s %s",
+                    "the state of a share partition cannot be stored, no record is delivered until it can"
+                    " group=%s partition=%s cause=%s %s",
                     led.key.group_id,
                     led.tp,
                     failed.error.name,
@@ -219,9 +223,20 @@ class SharePartitions:
                 )
                 if client_error(failed.error) in FENCED:
                     self._drop(led, client_error(failed.error))
+                elif not led.unstorable:
+                    self._start(self._store_again, led)
+            led.unstorable = failed is not None
             self.changed(led)
         self._refuse(led)
         self._drop_unused(led)
+
+    async def _store_again(self, led: LedPartition) -> None:
+        """Try to store until it succeeds. Kafka delivers meanwhile, and archives what comes as often as is allowed."""
+        pause_s = FIRST_PAUSE_S
+        while led.unstorable and not led.error:
+            await trio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+            await self.store(led, led.core.offsets()).wait()
 
     def _refuse(self, led: LedPartition) -> None:
         """Answer those that wait for a share partition that is used no more."""

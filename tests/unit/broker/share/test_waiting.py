@@ -13,7 +13,7 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.share.fetch import ShareFetch
-from fencepost.broker.share.partitions import SharePartitions
+from fencepost.broker.share.partitions import PAUSE_S_MAX, SharePartitions
 from fencepost.broker.share.sessions import MemberKey, TopicIdPartition
 from fencepost.coordinator.share.group_config import ShareGroupConfig
 from fencepost.coordinator.share.values import Outcome, ShareKey, StateUpdate, StoredState
@@ -33,13 +33,14 @@ class States:
 
     def __init__(self) -> None:
         self.written: list[StateUpdate] = []
+        self.refuses = ErrorCode.NONE
 
     async def read(self, key: ShareKey, leader_epoch: int) -> StoredState:
         return StoredState(state_epoch=1, start_offset=0)
 
     async def write(self, updates: list[tuple[ShareKey, StateUpdate]]) -> list[Outcome]:
         self.written += [update for _, update in updates]
-        return [Outcome()] * len(updates)
+        return [Outcome(self.refuses)] * len(updates)
 
 
 class Leader:
@@ -124,3 +125,24 @@ async def test_a_lock_that_ends_after_the_partition_has_moved_stores_nothing(
     leader.log = None
     await trio.sleep(40)
     assert len(leader.states.written) == written
+
+
+async def test_nothing_is_delivered_while_nothing_can_be_stored(
+    leader: Leader, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Beyond SharePartition, which delivers what it cannot store as often as is allowed, and then archives it."""
+    leader.shares.sessions.of_group[MEMBER.group_id] = 1
+    leader.states.refuses = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await leader.fetch()
+    await trio.sleep(40)  # the lock has ended, and that could not be stored
+    fetch = await leader.fetch()
+    assert fetch.answers == {}
+    assert len(leader.states.written) < 20, "it is tried again at growing intervals"
+    leader.states.refuses = ErrorCode.NONE
+    began = trio.current_time()
+    fetch = await leader.fetch()
+    assert [one.delivery_count for one in fetch.answers[PART].acquired_records] == [2]
+    assert trio.current_time() <= began + PAUSE_S_MAX
+    written = len(leader.states.written)
+    await trio.sleep(20)
+    assert len(leader.states.written) == written, "it is not tried any more"
