@@ -1,5 +1,6 @@
 """A share partition of this broker: its decisions, what is being stored of it, and who waits for a change of it."""
 
+import logging
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -11,9 +12,11 @@ from fencepost.broker.share.change import Change
 from fencepost.broker.share.partition import SharePartition
 from fencepost.broker.share.values import DeadLetters, Limits
 from fencepost.coordinator.share.group_config import ShareGroupSettings
-from fencepost.coordinator.share.values import ShareKey
+from fencepost.coordinator.share.values import ShareKey, StateBatch, StoredState
 from fencepost.protocol.errors import NO_ERROR, ErrorCode
 from fencepost.protocol.topics import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 FENCED = frozenset(
     {
@@ -103,3 +106,31 @@ class LedPartition:
         """Have fetches that wait look again."""
         for watcher in tuple(self.watchers):
             watcher.wake()
+
+
+def within_log(led: LedPartition, state: StoredState) -> StoredState:
+    """The state without records that the log does not have (any more): new ones will take their offsets."""
+    end_offset = led.log.log_end_offset
+    if state.start_offset <= end_offset and all(batch.last_offset < end_offset for batch in state.batches):
+        return state
+    logger.warning(
+        "a share partition was ahead of its log, which lost records: what it knew of them is dropped"
+        " group=%s partition=%s log_end=%d start=%d",
+        led.key.group_id,
+        led.tp,
+        end_offset,
+        state.start_offset,
+    )
+
+    def cut(batch: StateBatch) -> StateBatch:
+        return batch._replace(last_offset=min(batch.last_offset, end_offset - 1))
+
+    return state._replace(
+        start_offset=min(state.start_offset, end_offset),
+        batches=tuple(cut(batch) for batch in state.batches if batch.first_offset < end_offset),
+        pending=tuple(
+            pending._replace(batch=cut(pending.batch))
+            for pending in state.pending
+            if pending.batch.first_offset < end_offset
+        ),
+    )

@@ -19,7 +19,7 @@ from fencepost.broker.log.reading import offset_for_timestamp
 from fencepost.broker.ports import Broker
 from fencepost.broker.share.change import Change
 from fencepost.broker.share.dead_letters import DeadLetterWriter
-from fencepost.broker.share.led import FENCED, LedPartition, Storing, client_error, limits_of
+from fencepost.broker.share.led import FENCED, LedPartition, Storing, client_error, limits_of, within_log
 from fencepost.broker.share.sessions import MemberKey, ShareSessions, TopicIdPartition
 from fencepost.broker.share.values import AckType, DeadLetters, Limits
 from fencepost.coordinator.metadata.image import SHARE_VERSION
@@ -31,11 +31,9 @@ from fencepost.coordinator.share.values import (
     Outcome,
     ShareKey,
     SharePersister,
-    StateBatch,
     StateUpdate,
-    StoredState,
 )
-from fencepost.protocol.errors import NO_ERROR, ErrorCode
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.reset_policy import EARLIEST, LATEST
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
@@ -161,10 +159,12 @@ class SharePartitions:
             if outcome.error:
                 self._drop(led, client_error(outcome.error))
                 return
-        dead = led.core.restore(_within(led, state), first_offset)
+        dead = led.core.restore(within_log(led, state), first_offset)
         led.active = True
         for producer_id, commit in led.ended:
             self._resolve(led, producer_id, commit)
+        if led.core.start_offset > first_offset:  # by a transaction's marker: the lag counts from the stored start
+            self.store(led, led.core.offsets())
         self._give_up(led, dead)
         led.wake()
 
@@ -250,18 +250,21 @@ class SharePartitions:
         """Store what is to become of records if a transaction commits; an error for each.
 
         No other task runs between the call and the append. What was refused is with its member as before; a share
-        partition of which it is not known is begun anew.
+        partition of which it is not known whether it was stored is begun anew.
         """
+        refused: list[bool] = []
 
         def settle(outcomes: Sequence[Outcome]) -> None:
             for (led, change), outcome in zip(changes, outcomes, strict=True):
                 self._give_up(led, change.settle(not outcome.error))
+                refused.append(bool(outcome.error))
 
         updates = [(led.key, change.update(led.log.leader_epoch)) for led, change in changes]
         outcomes = await self._node.share_states.write_in_transaction(producer, updates, settle)
-        for (led, _), outcome in zip(changes, outcomes, strict=True):
-            if client_error(outcome.error) not in (NO_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR):
-                self._drop(led, client_error(outcome.error))
+        for (led, _), outcome, is_known in zip(changes, outcomes, refused, strict=True):
+            error = client_error(outcome.error)
+            if error in FENCED or (error is ErrorCode.COORDINATOR_NOT_AVAILABLE and not is_known):
+                self._drop(led, error)
         return [outcome.error for outcome in outcomes]
 
     def transaction_ended(self, key: ShareKey, producer_id: int, commit: bool) -> None:
@@ -369,31 +372,3 @@ class SharePartitions:
 def _size(change: Change, states: Collection[int] = tuple(DeliveryState)) -> int:
     """How many offsets a change brings into these states."""
     return sum(one.last_offset - one.first_offset + 1 for one in change.batches if one.delivery_state in states)
-
-
-def _within(led: LedPartition, state: StoredState) -> StoredState:
-    """The state without records that the log does not have (any more): new ones will take their offsets."""
-    end_offset = led.log.log_end_offset
-    if state.start_offset <= end_offset and all(batch.last_offset < end_offset for batch in state.batches):
-        return state
-    logger.warning(
-        "a share partition was ahead of its log, which lost records: what it knew of them is dropped"
-        " group=%s partition=%s log_end=%d start=%d",
-        led.key.group_id,
-        led.tp,
-        end_offset,
-        state.start_offset,
-    )
-
-    def cut(batch: StateBatch) -> StateBatch:
-        return batch._replace(last_offset=min(batch.last_offset, end_offset - 1))
-
-    return state._replace(
-        start_offset=min(state.start_offset, end_offset),
-        batches=tuple(cut(batch) for batch in state.batches if batch.first_offset < end_offset),
-        pending=tuple(
-            pending._replace(batch=cut(pending.batch))
-            for pending in state.pending
-            if pending.batch.first_offset < end_offset
-        ),
-    )

@@ -1,5 +1,6 @@
 """ShareFetch on a store that several brokers share: records that are elsewhere, and partitions that move away."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -15,8 +16,10 @@ from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.share.fetch import ShareFetch
 from fencepost.broker.share.partitions import PAUSE_S_MAX, SharePartitions
 from fencepost.broker.share.sessions import MemberKey, TopicIdPartition
+from fencepost.broker.share.values import AckBatch, AckType
+from fencepost.coordinator.ports import ProducerTag
 from fencepost.coordinator.share.group_config import ShareGroupConfig
-from fencepost.coordinator.share.values import Outcome, ShareKey, StateUpdate, StoredState
+from fencepost.coordinator.share.values import DeliveryState, Outcome, ShareKey, StateBatch, StateUpdate, StoredState
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api78_share_fetch import ShareFetchRequest
 from tests.kit.clocks import VirtualClock
@@ -34,9 +37,10 @@ class States:
     def __init__(self) -> None:
         self.written: list[StateUpdate] = []
         self.refuses = ErrorCode.NONE
+        self.batches: tuple[StateBatch, ...] = ()
 
     async def read(self, key: ShareKey, leader_epoch: int) -> StoredState:
-        return StoredState(state_epoch=1, start_offset=0)
+        return StoredState(state_epoch=1, start_offset=0, batches=self.batches)
 
     async def write(self, updates: list[tuple[ShareKey, StateUpdate]]) -> list[Outcome]:
         self.written += [update for _, update in updates]
@@ -146,3 +150,29 @@ async def test_nothing_is_delivered_while_nothing_can_be_stored(
     written = len(leader.states.written)
     await trio.sleep(20)
     assert len(leader.states.written) == written, "it is not tried any more"
+
+
+async def test_a_start_that_a_marker_moved_is_stored(leader: Leader) -> None:
+    """The commit acknowledged all, and the leader ended before it stored that: the lag would stay (KIP-1226)."""
+    leader.states.batches = (StateBatch(0, 0, DeliveryState.ACKNOWLEDGED, 1),)
+    leader.shares.begin(MEMBER.group_id, PART, TP)
+    await trio.testing.wait_all_tasks_blocked()
+    assert [(one.start_offset, list(one.batches)) for one in leader.states.written] == [(1, [])]
+
+
+@pytest.mark.parametrize("is_appended", [False, True])
+async def test_only_an_acknowledgement_of_unknown_fate_takes_the_locks(leader: Leader, is_appended: bool) -> None:
+    """A transaction whose append was refused leaves all as it was; of one whose flush failed nothing is known."""
+    await leader.fetch()
+    [led] = leader.shares.led()
+
+    async def write(producer: ProducerTag, updates: list[Any], appended: Callable[[list[Outcome]], None]) -> Any:
+        refused = [Outcome(ErrorCode.NOT_COORDINATOR)]
+        appended([Outcome()] if is_appended else refused)
+        await trio.lowlevel.checkpoint()
+        return refused
+
+    leader.node.share_states = SimpleNamespace(write_in_transaction=write)
+    change = led.core.acknowledge_in(MEMBER.member_id, [AckBatch(0, 0, [AckType.ACCEPT])], 7)
+    assert await leader.shares.store_in(ProducerTag(7, 0), [(led, change)]) == [ErrorCode.NOT_COORDINATOR]
+    assert leader.shares.led() == ([] if is_appended else [led])
