@@ -53,6 +53,7 @@ class SharePartitions:
         self._node = node
         self._persister = persister
         self._led: dict[ShareKey, LedPartition] = {}
+        self._of_group: dict[str, dict[ShareKey, LedPartition]] = {}
         self._timers: Timers[ShareKey] = Timers()
         self._earlier_timer = trio.Event()
         self._nursery: trio.Nursery | None = None
@@ -92,6 +93,7 @@ class SharePartitions:
             return self._node.absence(tp)
         key = ShareKey(group_id, *part)
         led = self._led[key] = LedPartition(key, tp, log, lambda: self._limits(group_id))
+        self._of_group.setdefault(group_id, {})[key] = led
         self._start(self._load, led)
         return led
 
@@ -131,7 +133,9 @@ class SharePartitions:
         """Use it no more. What is being stored is settled by its task; what waits for it is refused."""
         led.error = error
         if self._led.get(led.key) is led:
-            del self._led[led.key]
+            del self._led[led.key], self._of_group[led.key.group_id][led.key]
+            if not self._of_group[led.key.group_id]:
+                del self._of_group[led.key.group_id]
             self._timers.stop(led.key)
         led.wake()
 
@@ -360,8 +364,9 @@ class SharePartitions:
                 self._node.metrics.share_group(member.group_id).released += _size(change)
                 self.store(led, change)
                 self.changed(led)
-        for led in self.led():
-            self._drop_unused(led)
+        if not self.sessions.of_group[member.group_id]:
+            for led in list(self._of_group.get(member.group_id, {}).values()):
+                self._drop_unused(led)
 
     def _drop_unused(self, led: LedPartition) -> None:
         """Forget a share partition whose group has no session here, once all of it is stored."""

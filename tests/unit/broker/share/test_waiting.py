@@ -14,6 +14,7 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.share.fetch import ShareFetch
+from fencepost.broker.share.led import LedPartition
 from fencepost.broker.share.partitions import PAUSE_S_MAX, SharePartitions
 from fencepost.broker.share.sessions import MemberKey, TopicIdPartition
 from fencepost.broker.share.values import AckBatch, AckType
@@ -176,3 +177,14 @@ async def test_only_an_acknowledgement_of_unknown_fate_takes_the_locks(leader: L
     change = led.core.acknowledge_in(MEMBER.member_id, [AckBatch(0, 0, [AckType.ACCEPT])], 7)
     assert await leader.shares.store_in(ProducerTag(7, 0), [(led, change)]) == [ErrorCode.NOT_COORDINATOR]
     assert leader.shares.led() == ([] if is_appended else [led])
+
+
+async def test_the_end_of_a_session_looks_at_the_share_partitions_of_its_group_alone(leader: Leader) -> None:
+    """A thousand groups that leave a broker with a thousand share partitions cost no million steps."""
+    for group_id in (MEMBER.group_id, "other"):
+        assert isinstance(leader.shares.begin(group_id, PART, TP), LedPartition)
+    await trio.testing.wait_all_tasks_blocked()
+    leader.shares.leave(MEMBER, [])
+    assert [led.key.group_id for led in leader.shares.led()] == ["other"]
+    leader.shares.leave(MemberKey("other", "one"), [PART])
+    assert leader.shares.led() == []
