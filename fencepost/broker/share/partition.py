@@ -61,7 +61,7 @@ class SharePartition:
         if not window.batches:
             window.end = start
             return ()
-        window.search()
+        window.make_available(start)  # not `search`: a transaction that ends now would have it begin at its records
         window.end = window.batches.last.last
         if gap is not None:
             window.open_gap(gap)
