@@ -3,7 +3,7 @@
 import logging
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,7 +37,7 @@ from fencepost.broker.log.durability.sync_threads import FlushThreads, SyncThrea
 from fencepost.broker.log.results import FlushedLog
 from fencepost.broker.log.storage.store import Store
 from fencepost.broker.metadata.answers import MetadataAnswers
-from fencepost.broker.metadata.identity import cluster_id_of, new_topic_id
+from fencepost.broker.metadata.identity import cluster_id_of, new_topic_id, partition_counts
 from fencepost.broker.metadata.log import METADATA_PARTITION, MetadataPartitionLog, open_metadata_log
 from fencepost.broker.metadata.snapshots import MetadataSnapshots
 from fencepost.broker.metrics.counters import Metrics
@@ -64,11 +64,30 @@ from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
 from fencepost.coordinator.share.group_config import ShareGroupSettings
 from fencepost.coordinator.share.service import ShareStates
 from fencepost.coordinator.txn.coordinator import TransactionCoordinator
-from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
+from fencepost.protocol.topics import (
+    GROUP_TOPIC,
+    METADATA_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_TOPIC,
+    TopicPartition,
+)
 
 logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 5.0
+
+
+def with_counts(config: BrokerConfig, logs: Collection[TopicPartition]) -> BrokerConfig:
+    """The configuration with the numbers of partitions that the internal topics have."""
+    settings = {GROUP_TOPIC: "offsets.topic.num.partitions", TRANSACTION_TOPIC: "transaction.state.log.num.partitions"}
+    wanted = {topic: int(str(config.value(name))) for topic, name in settings.items()}
+    counts = partition_counts(config.data_directory, wanted, logs)
+    kept = {settings[topic]: str(count) for topic, count in counts.items() if count != wanted[topic]}
+    for name, count in kept.items():
+        logger.warning(
+            "%s=%s has no effect: the topic has %s partitions, and keeps them", name, config.value(name), count
+        )
+    return config.with_dynamic(kept, {}) if kept else config
 
 
 class Node:
@@ -115,7 +134,6 @@ class Node:
         self.stopping = False
         self.stopped, self._stop_wanted = trio.Event(), trio.Event()
         self._entropy = entropy
-        self._rules = TopicRules(config)
         self.quotas: ClientQuotas | None = None
         """The quotas of users and client ids; None if there are none."""
         self.upkeep_threads: FlushThreads = threads or SyncThreads(helpers_max=0)
@@ -153,8 +171,11 @@ class Node:
             logger.error("cannot close the logs cleanly after a failed start: %s", error)
 
     def _build_coordinators(self) -> None:
-        config = self.config
-        cluster_id = cluster_id_of(config.data_directory, config.node_id, config.cluster_id, self._entropy)
+        cluster_id = cluster_id_of(
+            self.config.data_directory, self.config.node_id, self.config.cluster_id, self._entropy
+        )
+        config = self.config = with_counts(self.config, self.logs.partitions())
+        self._rules = TopicRules(config)
         self.metadata_log = open_metadata_log(self.logs, self.flusher, metadata_log_config(config), config.secured)
         self._snapshots = MetadataSnapshots(
             self.metadata_log,

@@ -6,6 +6,9 @@ Each process writes a journal (history.py). Times are seconds of the machine's o
     members    ["got", partition, offset, value, delivery_count, asked_at, received_at]
                ["hold", partition, offset, until]   before a release with a delay is asked
                ["ask", partition, offset, type, at]   ["answered", partition, offset, type, error, at]   ["end", at]
+    workers    as members, but they acknowledge in transactions, whose output names partition and offset:
+               ["pending", partition, offset, from, to]   ["committed", partition, offset, at]
+    a reader   ["output", partition, offset]: in the committed output, in the end
     the run    ["broker killed", at]   ["member hit", label, at]   ["disk failed", from, to]
 
 Rules, by the names of their violations:
@@ -22,9 +25,13 @@ Rules, by the names of their violations:
 - before its time: a record that was released with a delay is not delivered again before that, if the release was
   answered NONE (docs/rules-queues.md, H1 and H3).
 - another record: an offset has one value, that which the producer was acknowledged there.
+- committed twice, committed in part: with transactions, a record is in the committed output once; and it is there if
+  the commit was answered NONE. Such a commit is an acceptance for the other rules, and so is the output.
+- delivered while pending: no fetch brings a record from the answer NONE of a TxnShareAcknowledge until the earliest
+  end of the transaction: its worker asks for the end, a successor begins, or the timeout is over.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,6 +80,12 @@ class Story:
     crashes: list[float] = field(default_factory=list)
     disk_failures: list[tuple[float, float]] = field(default_factory=list)
     refused: int = 0
+    pending: dict[Spot, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
+    """From when to when a transaction surely had it."""
+    committed: set[Spot] = field(default_factory=set)
+    """What was acknowledged by a transaction whose commit was answered NONE."""
+    output: Counter[Spot] = field(default_factory=Counter)
+    """How often it is in the committed output."""
 
     def read(self, paths: Iterable[Path]) -> "Story":
         for path in paths:
@@ -103,10 +116,16 @@ class Story:
                     mine = [one.count for one in self.deliveries[partition, offset] if one.member == name]
                     self.held[partition, offset].append((mine[-1], asked_at[partition, offset, kind], until))
                 if error == 0 and kind in (ACCEPT, REJECT):
-                    self.settled_at.setdefault((partition, offset), at)
-                    self.settled_at[partition, offset] = min(at, self.settled_at[partition, offset])
+                    self._settle((partition, offset), at)
                 elif error == 0 and kind == RELEASE:
                     self.released[partition, offset].append((name, asked_at[partition, offset, kind], at))
+            case ["pending", int(partition), int(offset), float(since), float(until)]:
+                self.pending[partition, offset].append((since, until))
+            case ["committed", int(partition), int(offset), float(at)]:
+                self.committed.add((partition, offset))
+                self._settle((partition, offset), at)
+            case ["output", int(partition), int(offset)]:
+                self.output[partition, offset] += 1
             case ["end", float(at)]:
                 self.ends[name].append(at)
             case ["member hit", str(label), float(at)]:
@@ -118,6 +137,9 @@ class Story:
             case _:
                 raise ValueError(f"{name}: no event of a run of share groups: {event}")
 
+    def _settle(self, spot: Spot, at: float) -> None:
+        self.settled_at[spot] = min(at, self.settled_at.get(spot, at))
+
 
 def judge(story: Story) -> Verdict:
     """Hold a run against the rules."""
@@ -127,13 +149,20 @@ def judge(story: Story) -> Verdict:
     verdict.counts["settled"] = len(story.settled_at)
     verdict.counts["refused acknowledgements"] = story.refused
     verdict.counts["held back"] = sum(map(len, story.held.values()))
+    verdict.counts["committed"] = len(story.output)
     verdict.add("lost", _lost(story, verdict))
-    again, fell, two, other, early = [], [], [], [], []
+    again, fell, two, other, early, pending = [], [], [], [], [], []
     for spot, deliveries in story.deliveries.items():
         deliveries.sort(key=lambda one: one.received_at)
         verdict.counts["delivered more than once"] += len(deliveries) > 1
         settled_at = story.settled_at.get(spot, float("inf"))
         again += [f"{spot} {one}, settled at {settled_at}" for one in deliveries if one.asked_at > settled_at]
+        pending += [
+            f"{spot} {one}, pending from {since} to {until}"
+            for one in deliveries
+            for since, until in story.pending[spot]
+            if since < one.asked_at and one.received_at < until
+        ]
         values = {one.value for one in deliveries} | ({story.produced[spot]} if spot in story.produced else set())
         other += [f"{spot} {sorted(values)}"] if len(values) > 1 else []
         early += [
@@ -157,13 +186,16 @@ def judge(story: Story) -> Verdict:
     verdict.add("with two members", two)
     verdict.add("before its time", early)
     verdict.add("another record", other)
+    verdict.add("delivered while pending", pending)
+    verdict.add("committed twice", [f"{spot}: {count}" for spot, count in story.output.items() if count > 1])
+    verdict.add("committed in part", [f"{spot}: no output" for spot in sorted(story.committed - story.output.keys())])
     return verdict
 
 
 def _lost(story: Story, verdict: Verdict) -> list[str]:
     lost = []
     for spot, value in story.produced.items():
-        if spot in story.settled_at:
+        if spot in story.settled_at or story.output[spot]:
             continue
         if story.asked[spot] & {ACCEPT, REJECT}:
             verdict.counts["settled or not: the answer is missing"] += 1

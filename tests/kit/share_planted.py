@@ -11,6 +11,9 @@ import trio
 
 from fencepost.__main__ import main
 from fencepost.broker.share import acknowledging, partitions
+from fencepost.broker.share.change import Change
+from fencepost.broker.share.in_flight import AtCommit, InFlightState
+from fencepost.broker.share.led import LedPartition
 from fencepost.coordinator.share.service import ShareStates
 from fencepost.coordinator.share.values import DeliveryState, Outcome, ShareKey, StateUpdate, StoredState
 
@@ -68,7 +71,55 @@ def deliver_accepted() -> None:
 def hold_no_locks() -> None:
     """Locks end at once."""
     limits_of = partitions.limits_of
-    partitions.limits_of = lambda settings: limits_of(settings)._replace(lock_ms=1)  # type: ignore[assignment]
+    partitions.limits_of = lambda *what: limits_of(*what)._replace(lock_ms=1)  # type: ignore[assignment]
+
+
+def answer_behind_the_start() -> None:
+    """Nothing is stored of what lies behind the start, and records are delivered though that cannot be stored."""
+    Change.skipped = lambda *range_of: None  # type: ignore[method-assign,assignment]
+    LedPartition.can_deliver = lambda self: self.active and self.core.can_acquire()  # type: ignore[method-assign]
+
+
+def forget_pending() -> None:
+    """A leader does not know what transactions acknowledged that have not ended."""
+    _reading(
+        lambda state: state._replace(
+            pending=(),
+            batches=tuple(one for one in state.batches if one.delivery_state is not DeliveryState.TX_PENDING),
+        )
+    )
+
+
+def _ending(commit: bool) -> None:
+    appended = ShareStates.marker_appended
+    complete = ShareStates.complete_transaction
+    ShareStates.marker_appended = lambda self, partition, producer_id, _: appended(  # type: ignore[method-assign]
+        self, partition, producer_id, commit
+    )
+    ShareStates.complete_transaction = lambda self, partition, producer_id, _: complete(  # type: ignore[method-assign]
+        self, partition, producer_id, commit
+    )
+
+
+def acknowledge_aborted() -> None:
+    """What a transaction acknowledged is done even if it aborts."""
+    _ending(True)
+
+
+def release_committed() -> None:
+    """What a transaction acknowledged is available again though it committed."""
+    _ending(False)
+
+
+def hold_no_pending() -> None:
+    """What a transaction acknowledged is available at once."""
+    pend = InFlightState.pend
+
+    def available(self: InFlightState, at_commit: AtCommit) -> None:
+        pend(self, at_commit)
+        self.state = DeliveryState.AVAILABLE
+
+    InFlightState.pend = available  # type: ignore[method-assign]
 
 
 def forget_times() -> None:
@@ -89,6 +140,18 @@ PLANTED: dict[str, tuple[Callable[[], None], str]] = {
     )
 }
 """Each fault, and what the judge calls it."""
+
+PLANTED_IN_WORLDS: dict[str, tuple[Callable[[], None], str]] = {
+    one.__name__: (one, found)
+    for one, found in (
+        (answer_behind_the_start, "delivered again"),
+        (forget_pending, "delivered while pending"),
+        (hold_no_pending, "delivered while pending"),
+        (acknowledge_aborted, "lost"),
+        (release_committed, "committed twice"),
+    )
+}
+"""Those that take transactions, or a share coordinator that refuses, to be found."""
 
 if __name__ == "__main__":
     PLANTED[sys.argv[1]][0]()

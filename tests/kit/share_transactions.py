@@ -42,27 +42,7 @@ class Transactions:
 
     def request(self, member: ShareMember, *acks: Ack) -> Any:
         """What a client sends."""
-        parts = [
-            acknowledging.TxnShareAcknowledgePartition(
-                partition_index=part,
-                acknowledgement_batches=[
-                    acknowledging.AcknowledgementBatch(
-                        first_offset=ack.first, last_offset=ack.last, acknowledge_types=[ack.kind]
-                    )
-                    for ack in acks
-                    if ack.partition == part
-                ],
-            )
-            for part in sorted({ack.partition for ack in acks})
-        ]
-        return acknowledging.TxnShareAcknowledgeRequest(
-            transactional_id=self.name,
-            group_id=member.group,
-            producer_id=self.identity[0],
-            producer_epoch=self.identity[1],
-            member_id=member.member,
-            topics=[acknowledging.TxnShareAcknowledgeTopic(topic_id=member.topic_id, partitions=parts)],
-        )
+        return txn_acknowledge_request(self.name, self.identity, member, *acks)
 
     def end(self, *, commit: bool) -> ErrorCode:
         """EndTxn; the next transaction has the epoch that it answers."""
@@ -70,3 +50,28 @@ class Transactions:
         if not answer.error_code:
             self.identity, self._sequence = (answer.producer_id, answer.producer_epoch), 0
         return ErrorCode(answer.error_code)
+
+
+def txn_acknowledge_request(name: str, identity: tuple[int, int], member: ShareMember, *acks: Ack) -> Any:
+    """TxnShareAcknowledge of what a member holds, by the transactional id with this producer id and epoch."""
+    parts = [
+        acknowledging.TxnShareAcknowledgePartition(
+            partition_index=part,
+            acknowledgement_batches=[
+                acknowledging.AcknowledgementBatch(
+                    first_offset=ack.first, last_offset=ack.last, acknowledge_types=[ack.kind]
+                )
+                for ack in acks
+                if ack.partition == part
+            ],
+        )
+        for part in sorted({ack.partition for ack in acks})
+    ]
+    return acknowledging.TxnShareAcknowledgeRequest(
+        transactional_id=name,
+        group_id=member.group,
+        producer_id=identity[0],
+        producer_epoch=identity[1],
+        member_id=member.member,
+        topics=[acknowledging.TxnShareAcknowledgeTopic(topic_id=member.topic_id, partitions=parts)],
+    )

@@ -9,6 +9,7 @@ disk; calls to the disk fail. The rules are those of tests/kit/share_check.py.
 import argparse
 import logging
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +18,8 @@ from typing import Any, cast
 
 import trio
 
-from fencepost.coordinator.share.values import InitialState, ShareKey
+from fencepost.coordinator.share.values import InitialState, Outcome, ShareKey, StateUpdate
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.determinism import run_seeded
 from tests.kit.disk_faults import Fault
@@ -30,10 +32,12 @@ from tests.kit.wire import batch_of, produce_request, records_in
 from tests.simulation.broker_world import BrokerWorld
 from tests.simulation.hashes import fix_hashes
 from tests.simulation.lines import Lost
+from tests.simulation.share_transactions import OUTPUT, Worker, committed_output
 
 GROUP, TOPIC = "workers", "jobs"
-NEVER_LATE = ("ShareFetch",)
-"""A copy of the first one on another connection begins the member's session anew, and ends it with that connection."""
+NEVER_LATE = ("ShareFetch", "InitProducerId")
+"""A copy of the first ShareFetch on another connection begins the member's session anew, and ends it with that
+connection; one of InitProducerId aborts the transaction of a successor."""
 LOCK_S, COUNT_LIMIT, PATIENCE = 1.0, 10, 4
 SETTLE_S = 60.0
 WAIT_MS = 300
@@ -45,6 +49,7 @@ SETTINGS = {
     "group.share.record.lock.duration.ms": "1000",
     "group.share.min.record.lock.duration.ms": "1000",
     "group.share.delivery.count.limit": str(COUNT_LIMIT),
+    "unstable.api.versions.enable": "true",
 }
 
 
@@ -57,6 +62,7 @@ class ShareOutcome:
     broken: list[str] = field(default_factory=list)
     produced: int = 0
     deliveries: int = 0
+    committed: int = 0
     lives: int = 0
 
 
@@ -75,6 +81,9 @@ class ShareWorld(BrokerWorld):
             random.choice((0, 1, 2, 4)),
             random.choice((0, 1, 2)),
         )
+        self.workers = random.choice((0, 0, 1, 2, 3))
+        self.outages = random.choice((0, 0, 0, 1))
+        self.slowest_flush = random.choice((0.01, 0.01, 0.2))
         self._asked: dict[str, dict[tuple[int, int, int], float]] = {}
 
     def note(self, name: str, *event: Any) -> None:
@@ -88,21 +97,25 @@ class ShareWorld(BrokerWorld):
             self.network = SimNetwork(nursery, self.weather, self.tell)
             own, flushes = self.fork(), self.fork()
             self.broker = SimBroker(
-                nursery, self.network, own, sim_config(SETTINGS), lambda: flushes.uniform(0.0, 0.01)
+                nursery, self.network, own, sim_config(SETTINGS), lambda: flushes.uniform(0.0, self.slowest_flush)
             )
             assert await self.broker.start()
-            self.topic_id = (await self.create_topics(self.line("admin"), {TOPIC: self.partitions}))[TOPIC]
+            self.topic_id = (await self.create_topics(self.line("admin"), {TOPIC: self.partitions, OUTPUT: 1}))[TOPIC]
             await self._initialize()
             async with trio.open_nursery() as side:
                 side.start_soon(self._keep_alive)
                 for number in range(self.members):
                     side.start_soon(self._member, f"m{number}", self.fork())
+                for number in range(self.workers):
+                    side.start_soon(self._worker, f"w{number}", self.fork())
                 async with trio.open_nursery() as wrong:
                     wrong.start_soon(self._produce, self.fork())
                     for _ in range(self.blows):
                         wrong.start_soon(self._strike, self.fork())
                     for _ in range(self.faults):
                         wrong.start_soon(self._fail, self.fork())
+                    for _ in range(self.outages):
+                        wrong.start_soon(self._refuse, self.fork())
                 self.tell("from here on nothing goes wrong any more")
                 self.weather.calm = True
                 await self._settle()
@@ -110,13 +123,15 @@ class ShareWorld(BrokerWorld):
                     self._crashed()
                     self.broker.kill()
                 await trio.sleep(2 * LOCK_S)  # and nothing is delivered again
+                for spot in await committed_output(self.line("reader")):
+                    self.note("reader", "output", *spot)
                 side.cancel_scope.cancel()
             nursery.cancel_scope.cancel()
         self.close_lines()
         verdict = judge(self.story)
         self.outcome.broken += verdict.violations
         self.outcome.produced, self.outcome.deliveries = verdict.counts["produced"], verdict.counts["deliveries"]
-        self.outcome.lives = self.broker.lives
+        self.outcome.committed, self.outcome.lives = verdict.counts["committed"], self.broker.lives
         return self.outcome
 
     async def _initialize(self) -> None:
@@ -171,6 +186,23 @@ class ShareWorld(BrokerWorld):
             disk.faults.remove(fault)
         self.note("run", "disk failed", began, trio.current_time())
 
+    async def _refuse(self, random: Random) -> None:
+        """The share coordinator stores nothing for a while."""
+        await trio.sleep(random.uniform(0.5, self.seconds))
+        if self.broker.node is None:
+            return
+        states, began = vars(self.broker.node.share_states), trio.current_time()
+
+        async def write(updates: Sequence[tuple[ShareKey, StateUpdate]]) -> list[Outcome]:
+            await trio.lowlevel.checkpoint()
+            return [Outcome(ErrorCode.COORDINATOR_NOT_AVAILABLE)] * len(updates)
+
+        self.tell("the share coordinator stores nothing")
+        states["write"] = write
+        await trio.sleep(random.uniform(0.5, 15.0))
+        del states["write"]
+        self.note("run", "disk failed", began, trio.current_time())
+
     # Those who take part
 
     async def _produce(self, random: Random) -> None:
@@ -201,10 +233,20 @@ class ShareWorld(BrokerWorld):
             await _Member(self, f"{slot}.{number}", random).live()
             await trio.sleep(random.uniform(0.0, 0.5))
 
+    async def _worker(self, slot: str, random: Random) -> None:
+        number = 0
+        while True:
+            number += 1
+            await Worker(self, GROUP, slot, f"{slot}.{number}", random).live()
+            await trio.sleep(random.uniform(0.0, 0.5))
+
     async def _settle(self) -> None:
-        """All is acknowledged in bounded time."""
+        """All is acknowledged in bounded time; after a start, if a log waits for one (`log_offline` on /ready)."""
         lags: Sequence[str] = ["no broker"]
         for _ in range(round(SETTLE_S / 0.2)):
+            if self.broker.node is not None and self.broker.node.partitions.offline():
+                self._crashed()
+                self.broker.kill()
             lags = await self._lags() if self.broker.node is not None else ["no broker"]
             if not lags:
                 return
@@ -325,14 +367,12 @@ def main() -> int:
     arguments = parser.parse_args()
     fix_hashes("tests.simulation.share_world")
     logging.disable(logging.CRITICAL)
-    wrong = produced = deliveries = lives = 0
+    wrong = 0
+    sums = Counter[str]()
     for seed in range(arguments.first, arguments.first + arguments.seeds):
         outcome = run_share_world(seed)
-        produced, deliveries, lives = (
-            produced + outcome.produced,
-            deliveries + outcome.deliveries,
-            lives + outcome.lives,
-        )
+        for name in ("produced", "deliveries", "committed", "lives"):
+            sums[name] += getattr(outcome, name)
         if outcome.broken or arguments.trace:
             print("\n".join([*(outcome.trace if arguments.trace else ()), *outcome.broken]))
         if outcome.broken:
@@ -341,7 +381,7 @@ def main() -> int:
             print(f"seed {seed}: see it again: {again}", flush=True)
             if not arguments.keep_going:
                 break
-    print(f"{arguments.seeds} worlds, {wrong} wrong; {produced} records, {deliveries} deliveries, {lives} lives")
+    print(f"{arguments.seeds} worlds, {wrong} wrong; {', '.join(f'{count} {name}' for name, count in sums.items())}")
     return 1 if wrong else 0
 
 

@@ -9,10 +9,15 @@ import sys
 from collections.abc import Sequence
 
 import pytest
+import trio
 
+from fencepost.broker.share.change import Change
+from fencepost.broker.share.in_flight import InFlightState
+from fencepost.broker.share.led import LedPartition
 from fencepost.coordinator.share.service import ShareStates
 from fencepost.coordinator.share.values import Outcome, ShareKey, StateUpdate
-from tests.kit.share_planted import PLANTED
+from fencepost.protocol.errors import ErrorCode
+from tests.kit.share_planted import PLANTED, PLANTED_IN_WORLDS
 from tests.simulation.share_world import run_share_world
 
 SEEDS = int(os.environ.get("FENCEPOST_SHARE_SEEDS", "20"))
@@ -34,12 +39,46 @@ def test_two_runs_of_one_seed_are_the_same_world() -> None:
     assert run_share_world(6).trace != one.trace
 
 
-@pytest.mark.parametrize(("planted", "found"), [("answer_before_stored", "delivered again"), ("skip_released", "lost")])
-def test_planted_faults_are_found(monkeypatch: pytest.MonkeyPatch, planted: str, found: str) -> None:
-    for name in ("read", "write"):
+@pytest.mark.parametrize(
+    "planted", ["answer_before_stored", "skip_released", *(PLANTED_IN_WORLDS.keys() - {"answer_behind_the_start"})]
+)
+def test_planted_faults_are_found(monkeypatch: pytest.MonkeyPatch, planted: str) -> None:
+    for name in ("read", "write", "marker_appended", "complete_transaction"):
         monkeypatch.setattr(ShareStates, name, getattr(ShareStates, name))  # put back afterwards
-    PLANTED[planted][0]()
-    assert any(found in one for seed in range(20) for one in run_share_world(seed).broken)
+    monkeypatch.setattr(InFlightState, "pend", InFlightState.pend)
+    plant, found = (PLANTED | PLANTED_IN_WORLDS)[planted]
+    plant()
+    assert any(found in one for seed in range(40) for one in run_share_world(seed).broken)
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_a_share_coordinator_that_stores_nothing_until_the_next_start(
+    monkeypatch: pytest.MonkeyPatch, planted: bool
+) -> None:
+    """As with a log that is offline. What was answered NONE holds; a broker that answers it too early is found."""
+    write = ShareStates.write
+    failed: set[ShareStates] = set()
+
+    async def refusing(self: ShareStates, updates: Sequence[tuple[ShareKey, StateUpdate]]) -> list[Outcome]:
+        if not failed and trio.current_time() > 2.0:
+            failed.add(self)
+        if self not in failed:
+            return await write(self, updates)
+        await trio.lowlevel.checkpoint()
+        return [Outcome(ErrorCode.COORDINATOR_NOT_AVAILABLE)] * len(updates)
+
+    monkeypatch.setattr(ShareStates, "write", refusing)
+    monkeypatch.setattr(Change, "skipped", Change.skipped)
+    monkeypatch.setattr(LedPartition, "can_deliver", LedPartition.can_deliver)
+    plant, found = PLANTED_IN_WORLDS["answer_behind_the_start"]
+    if planted:
+        plant()
+    broken = []
+    for seed in range(4):
+        failed.clear()
+        broken += run_share_world(seed).broken
+    assert any(one.startswith(found) for one in broken) is planted
+    assert planted or all(one.startswith(("the delivery count fell", "stuck", "lost")) for one in broken), broken
 
 
 def test_an_unexpected_error_of_the_store_leaves_no_request_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,10 +112,7 @@ async def _store(
         except Refused as refused:
             answers[part] = Answer(refused.error, str(refused))
         else:
-            if change:
-                changes[part] = led, change
-            else:  # repeated: the answer need not wait, for the markers come behind what the first request wrote
-                answers[part] = Answer()
+            changes[part] = led, change  # empty if repeated: then the answer waits for what the first request wrote
     producer = ProducerTag(request.producer_id, request.producer_epoch)
     errors = await node.shares.store_in(producer, list(changes.values()))
     for part, error in zip(changes, errors, strict=True):

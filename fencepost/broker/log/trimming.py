@@ -33,8 +33,8 @@ def deleting_records(log: PartitionLog, offset: int) -> Steps[tuple[ErrorCode, i
             yield from deleting_segments(log, 0)
     except OSError as error:
         logger.error("deleting records of %s failed: %s", log.tp, error)
-        if isinstance(error, FlushFailed):
-            log.take_offline(error)
+        if isinstance(error, FlushFailed) and error.is_in(log.store.place):
+            log.take_offline(error)  # not for the file of all log starts: the next write of it is a whole new file
         return ErrorCode.KAFKA_STORAGE_ERROR, before
     if target > before:
         log.wake()

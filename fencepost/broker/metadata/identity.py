@@ -7,10 +7,12 @@ id nor prevent a start (docs/decisions/0013-damaged-files.md).
 import base64
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 import crc32c
+
+from fencepost.protocol.topics import TopicPartition
 
 META_PROPERTIES = "meta.properties"
 META_PROPERTIES_TWIN = META_PROPERTIES + ".twin"
@@ -18,6 +20,8 @@ VERSION = "1"
 """The format of the data directory, as in Kafka. A new one is needed when older versions must not write a directory."""
 READ_VERSIONS = ("0", VERSION)
 _CHECKSUM = "#crc32c "
+_COUNT = "partitions."
+"""Before the name of an internal topic: how many partitions it has. Kafka, which has that elsewhere, ignores it."""
 _UUID_BYTES = 16
 _DASH = 62
 """The value that URL-safe base64 encodes as a dash."""
@@ -63,6 +67,33 @@ def cluster_id_of(
     if known_cluster is None or known_node is None or not whole:
         _write(path, {**found, "version": VERSION, "cluster.id": cluster_id, "node.id": str(node_id)})
     return cluster_id
+
+
+def partition_counts(
+    directory: Path | None, settings: Mapping[str, int], logs: Collection[TopicPartition]
+) -> dict[str, int]:
+    """How many partitions internal topics have: as many as they were made with, else as `settings` says.
+
+    An existing topic's count wins over the setting, as in Kafka (the `numPartitions` of GroupCoordinator.startup):
+    otherwise ids would be looked for in other partitions than those that have them. The function stores the counts in
+    the directory, for which `cluster_id_of` was called. Raises WrongDirectory for a topic of an earlier version that
+    has more partitions than `settings` says, and OSError.
+    """
+    found = {} if directory is None else _whole(directory / META_PROPERTIES, replaceable=False)[0]
+    counts: dict[str, int] = {}
+    for topic, count in settings.items():
+        highest = max((tp.partition for tp in logs if tp.topic == topic), default=-1)
+        known = found.get(f"{_COUNT}{topic}", "")
+        counts[topic] = int(known) if highest >= 0 and known.isdigit() else count
+        if highest >= counts[topic]:
+            raise WrongDirectory(
+                f"{topic} has a partition {highest}, and is set to have {count} partitions: set the number that it was"
+                " made with (50, unless it was set)"
+            )
+    stored = {f"{_COUNT}{topic}": str(count) for topic, count in counts.items()}
+    if directory is not None and not stored.items() <= found.items():
+        _write(directory / META_PROPERTIES, {**found, **stored})
+    return counts
 
 
 def _new_id(entropy: Callable[[int], bytes]) -> str:

@@ -120,6 +120,7 @@ class Acknowledging:
             batch.last_offset - batch.first_offset + 1,
         ):
             raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid acknowledge type: {list(batch.types)[:10]}")
+        self._change.skipped(batch.first_offset, batch.last_offset)
         if batch.last_offset < self._window.start:
             return
         self._held_until = NO_LOCK

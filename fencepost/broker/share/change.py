@@ -3,7 +3,7 @@
 from fencepost.broker.share.in_flight import ARCHIVING, AVAILABLE, NO_LOCK, TERMINAL, AtCommit, InFlightState
 from fencepost.broker.share.values import DeadCause, DeadLetters
 from fencepost.broker.share.window import Window
-from fencepost.coordinator.share.values import DeliveryState, StateBatch, StateUpdate
+from fencepost.coordinator.share.values import UNINITIALIZED, DeliveryState, StateBatch, StateUpdate
 
 
 class Change:
@@ -20,11 +20,12 @@ class Change:
         self.batches: list[StateBatch] = []
         """The new states, in offset order within what one batch of a request says; neighbours alike are one. Times are
         those of the locks' clock."""
-        self.start_offset = window.start
+        self.start_offset = UNINITIALIZED
         self.delivery_complete_count = window.complete
+        self._offsets_count = False
 
     def __bool__(self) -> bool:
-        return bool(self.batches)
+        return bool(self.batches) or self._offsets_count
 
     def update(self, leader_epoch: int, wall_ahead_ms: int = 0) -> StateUpdate:
         """What to give to the persister, at the partition's leader epoch.
@@ -39,6 +40,8 @@ class Change:
 
         Locks that ended and dead letters that were written count even where they could not be stored.
         """
+        if stored:
+            self._window.stored = max(self._window.stored, self.start_offset)
         if not self.batches:
             return ()
         if not (stored or self._certain):
@@ -75,6 +78,20 @@ class Change:
             self._add_dead(DeadLetters(first, last, state.deliveries, cause))
         if state.state in TERMINAL:
             self._window.complete += self._window.in_window(first, last)
+
+    def with_offsets(self) -> None:
+        """Have the offsets stored though no state changed."""
+        self._offsets_count = True
+
+    def skipped(self, first: int, last: int) -> None:
+        """Note that a range before the start offset is done: the answer waits until the start is stored, if it is not.
+
+        The start also moves over locks that ended though that could not be stored, and with the log's start. Kafka
+        answers NONE at once: without the stored start, the next leader delivers the records again.
+        """
+        window = self._window
+        if max(first, window.stored) < min(last + 1, window.start):
+            self.with_offsets()
 
     def pended(self, state: InFlightState, first: int, last: int, at_commit: AtCommit) -> None:
         """Have a transaction decide on records."""

@@ -118,7 +118,7 @@ class ShareFetch:
         for led in self._wanted.values():
             if led.error or led.log.disowned:
                 return True
-            if not led.active or not led.core.can_acquire():
+            if not led.can_deliver():
                 continue
             try:
                 offset = max(led.core.next_fetch_offset(), led.log.log_start_offset)
@@ -137,7 +137,7 @@ class ShareFetch:
             if led.error or self._shares.find(self._member.group_id, part) is not led:
                 self._refuse(part, led.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 del self._wanted[part]
-            elif led.active and led.core.can_acquire():
+            elif led.can_deliver():
                 usable.append((part, led))
             if number % STEP_PARTITIONS == 0:
                 yield

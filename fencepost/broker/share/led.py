@@ -1,5 +1,6 @@
 """A share partition of this broker: its decisions, what is being stored of it, and who waits for a change of it."""
 
+import logging
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -12,9 +13,11 @@ from fencepost.broker.share.partition import SharePartition
 from fencepost.broker.share.reading import Times
 from fencepost.broker.share.values import DELAY_MS_MAX, DeadLetters, Limits
 from fencepost.coordinator.share.group_config import ShareGroupSettings
-from fencepost.coordinator.share.values import NOT_HELD, ShareKey, StateBatch
+from fencepost.coordinator.share.values import NOT_HELD, ShareKey, StateBatch, StoredState
 from fencepost.protocol.errors import NO_ERROR, ErrorCode
 from fencepost.protocol.topics import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 FENCED = frozenset(
     {
@@ -97,6 +100,8 @@ class LedPartition:
         """Whether its state is known."""
         self.error = NO_ERROR
         """Why it is used no more."""
+        self.unstorable = False
+        """Whether its state could not be stored last: then nothing is delivered, for all of it would come again."""
         self.ended: list[tuple[int, bool]] = []
         """Transactions that ended while the state was being read: producer id, and whether they committed."""
         self.watchers: dict[Watcher, None] = {}
@@ -113,7 +118,39 @@ class LedPartition:
             del self.times[next(iter(self.times))]
         self.times[base_offset] = times
 
+    def can_deliver(self) -> bool:
+        """Whether a fetch could acquire something now."""
+        return self.active and not self.unstorable and self.core.can_acquire()
+
     def wake(self) -> None:
         """Have fetches that wait look again."""
         for watcher in tuple(self.watchers):
             watcher.wake()
+
+
+def within_log(led: LedPartition, state: StoredState) -> StoredState:
+    """The state without records that the log does not have (any more): new ones will take their offsets."""
+    end_offset = led.log.log_end_offset
+    if state.start_offset <= end_offset and all(batch.last_offset < end_offset for batch in state.batches):
+        return state
+    logger.warning(
+        "a share partition was ahead of its log, which lost records: what it knew of them is dropped"
+        " group=%s partition=%s log_end=%d start=%d",
+        led.key.group_id,
+        led.tp,
+        end_offset,
+        state.start_offset,
+    )
+
+    def cut(batch: StateBatch) -> StateBatch:
+        return batch._replace(last_offset=min(batch.last_offset, end_offset - 1))
+
+    return state._replace(
+        start_offset=min(state.start_offset, end_offset),
+        batches=tuple(cut(batch) for batch in state.batches if batch.first_offset < end_offset),
+        pending=tuple(
+            pending._replace(batch=cut(pending.batch))
+            for pending in state.pending
+            if pending.batch.first_offset < end_offset
+        ),
+    )

@@ -45,7 +45,7 @@ class SharePartition:
         """
         window = self._window
         start = first_offset if state.start_offset == UNINITIALIZED else state.start_offset
-        window.start = start
+        window.start = window.stored = start
         self._state_epoch = state.state_epoch
         dead: list[DeadLetters] = []
         gap, expected = None, start
@@ -74,7 +74,7 @@ class SharePartition:
         if not window.batches:
             window.end = start
             return ()
-        window.search()
+        window.make_available(start)  # not `search`: a transaction that ends now would have it begin at its records
         window.end = window.batches.last.last
         if gap is not None:
             window.open_gap(gap)
@@ -146,7 +146,7 @@ class SharePartition:
         """
         change = Change(self._window, self._state_epoch)
         acknowledge_in(self._window, self._limits(), change, member_id, batches, producer_id)
-        return change.close()
+        return change  # a transaction stores no offsets
 
     def resolve(self, producer_id: int, commit: bool) -> Change:
         """A transaction ended: what it acknowledged is done, or available again. Certain: the marker is durable."""
@@ -185,4 +185,10 @@ class SharePartition:
         change = Change(self._window, self._state_epoch, certain=True)
         self._window.archive_dead(dead.first_offset, dead.last_offset)
         change.wrote(dead.first_offset, dead.last_offset, ARCHIVED, dead.delivery_count)
+        return change.close()
+
+    def offsets(self) -> Change:
+        """The offsets alone, to see whether the state can be stored."""
+        change = Change(self._window, self._state_epoch)
+        change.with_offsets()
         return change.close()

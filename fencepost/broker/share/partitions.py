@@ -19,7 +19,15 @@ from fencepost.broker.log.reading import offset_for_timestamp
 from fencepost.broker.ports import Broker
 from fencepost.broker.share.change import Change
 from fencepost.broker.share.dead_letters import DeadLetterWriter
-from fencepost.broker.share.led import FENCED, LedPartition, Storing, by_lock_clock, client_error, limits_of
+from fencepost.broker.share.led import (
+    FENCED,
+    LedPartition,
+    Storing,
+    by_lock_clock,
+    client_error,
+    limits_of,
+    within_log,
+)
 from fencepost.broker.share.sessions import MemberKey, ShareSessions, TopicIdPartition
 from fencepost.broker.share.values import AckType, DeadLetters, Limits
 from fencepost.coordinator.metadata.image import SHARE_VERSION
@@ -31,11 +39,9 @@ from fencepost.coordinator.share.values import (
     Outcome,
     ShareKey,
     SharePersister,
-    StateBatch,
     StateUpdate,
-    StoredState,
 )
-from fencepost.protocol.errors import NO_ERROR, ErrorCode
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.reset_policy import EARLIEST, LATEST
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
@@ -43,6 +49,9 @@ logger = logging.getLogger(__name__)
 
 MISSING_WAIT_MS = 30_000
 """How long a lookup by time waits for bytes that are not in this process."""
+
+FIRST_PAUSE_S, PAUSE_S_MAX = 0.1, 5.0
+"""The wait after a store that failed, which doubles with each failure after it."""
 
 
 class SharePartitions:
@@ -52,6 +61,7 @@ class SharePartitions:
         self._node = node
         self._persister = persister
         self._led: dict[ShareKey, LedPartition] = {}
+        self._of_group: dict[str, dict[ShareKey, LedPartition]] = {}
         self._timers: Timers[ShareKey] = Timers()
         self._earlier_timer = trio.Event()
         self._nursery: trio.Nursery | None = None
@@ -91,6 +101,7 @@ class SharePartitions:
             return self._node.absence(tp)
         key = ShareKey(group_id, *part)
         led = self._led[key] = LedPartition(key, tp, log, lambda: self._limits(group_id))
+        self._of_group.setdefault(group_id, {})[key] = led
         self._start(self._load, led)
         return led
 
@@ -130,7 +141,9 @@ class SharePartitions:
         """Use it no more. What is being stored is settled by its task; what waits for it is refused."""
         led.error = error
         if self._led.get(led.key) is led:
-            del self._led[led.key]
+            del self._led[led.key], self._of_group[led.key.group_id][led.key]
+            if not self._of_group[led.key.group_id]:
+                del self._of_group[led.key.group_id]
             self._timers.stop(led.key)
         led.wake()
 
@@ -160,10 +173,12 @@ class SharePartitions:
                 return
         wall_ms, lock_ms = self._node.clock.now_ms(), self.now_ms
         known = state._replace(batches=tuple(by_lock_clock(batch, wall_ms, lock_ms) for batch in state.batches))
-        dead = led.core.restore(_within(led, known), first_offset)
+        dead = led.core.restore(within_log(led, known), first_offset)
         led.active = True
         for producer_id, commit in led.ended:
             self._resolve(led, producer_id, commit)
+        if led.core.start_offset > first_offset:  # by a transaction's marker: the lag counts from the stored start
+            self.store(led, led.core.offsets())
         self._give_up(led, dead)
         self.changed(led)
 
@@ -215,7 +230,8 @@ class SharePartitions:
             failed = next((outcome for outcome in outcomes if outcome.error), None)
             if failed is not None:
                 logger.warning(
-                    "the state of a share partition cannot be stored group=%s partition=%s cause=%s %s",
+                    "the state of a share partition cannot be stored, no record is delivered until it can"
+                    " group=%s partition=%s cause=%s %s",
                     led.key.group_id,
                     led.tp,
                     failed.error.name,
@@ -223,9 +239,20 @@ class SharePartitions:
                 )
                 if client_error(failed.error) in FENCED:
                     self._drop(led, client_error(failed.error))
+                elif not led.unstorable:
+                    self._start(self._store_again, led)
+            led.unstorable = failed is not None
             self.changed(led)
         self._refuse(led)
         self._drop_unused(led)
+
+    async def _store_again(self, led: LedPartition) -> None:
+        """Try to store until it succeeds. Kafka delivers meanwhile, and archives what comes as often as is allowed."""
+        pause_s = FIRST_PAUSE_S
+        while led.unstorable and not led.error:
+            await trio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+            await self.store(led, led.core.offsets()).wait()
 
     def _refuse(self, led: LedPartition) -> None:
         """Answer those that wait for a share partition that is used no more."""
@@ -239,18 +266,21 @@ class SharePartitions:
         """Store what is to become of records if a transaction commits; an error for each.
 
         No other task runs between the call and the append. What was refused is with its member as before; a share
-        partition of which it is not known is begun anew.
+        partition of which it is not known whether it was stored is begun anew.
         """
+        refused: list[bool] = []
 
         def settle(outcomes: Sequence[Outcome]) -> None:
             for (led, change), outcome in zip(changes, outcomes, strict=True):
                 self._give_up(led, change.settle(not outcome.error))
+                refused.append(bool(outcome.error))
 
         updates = [(led.key, change.update(led.log.leader_epoch)) for led, change in changes]
         outcomes = await self._node.share_states.write_in_transaction(producer, updates, settle)
-        for (led, _), outcome in zip(changes, outcomes, strict=True):
-            if client_error(outcome.error) not in (NO_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR):
-                self._drop(led, client_error(outcome.error))
+        for (led, _), outcome, is_known in zip(changes, outcomes, refused, strict=True):
+            error = client_error(outcome.error)
+            if error in FENCED or (error is ErrorCode.COORDINATOR_NOT_AVAILABLE and not is_known):
+                self._drop(led, error)
         return [outcome.error for outcome in outcomes]
 
     def transaction_ended(self, key: ShareKey, producer_id: int, commit: bool) -> None:
@@ -351,8 +381,9 @@ class SharePartitions:
                 self._node.metrics.share_group(member.group_id).released += _size(change)
                 self.store(led, change)
                 self.changed(led)
-        for led in self.led():
-            self._drop_unused(led)
+        if not self.sessions.of_group[member.group_id]:
+            for led in list(self._of_group.get(member.group_id, {}).values()):
+                self._drop_unused(led)
 
     def _drop_unused(self, led: LedPartition) -> None:
         """Forget a share partition whose group has no session here, once all of it is stored."""
@@ -363,31 +394,3 @@ class SharePartitions:
 def _size(change: Change, states: Collection[int] = tuple(DeliveryState)) -> int:
     """How many offsets a change brings into these states."""
     return sum(one.last_offset - one.first_offset + 1 for one in change.batches if one.delivery_state in states)
-
-
-def _within(led: LedPartition, state: StoredState) -> StoredState:
-    """The state without records that the log does not have (any more): new ones will take their offsets."""
-    end_offset = led.log.log_end_offset
-    if state.start_offset <= end_offset and all(batch.last_offset < end_offset for batch in state.batches):
-        return state
-    logger.warning(
-        "a share partition was ahead of its log, which lost records: what it knew of them is dropped"
-        " group=%s partition=%s log_end=%d start=%d",
-        led.key.group_id,
-        led.tp,
-        end_offset,
-        state.start_offset,
-    )
-
-    def cut(batch: StateBatch) -> StateBatch:
-        return batch._replace(last_offset=min(batch.last_offset, end_offset - 1))
-
-    return state._replace(
-        start_offset=min(state.start_offset, end_offset),
-        batches=tuple(cut(batch) for batch in state.batches if batch.first_offset < end_offset),
-        pending=tuple(
-            pending._replace(batch=cut(pending.batch))
-            for pending in state.pending
-            if pending.batch.first_offset < end_offset
-        ),
-    )

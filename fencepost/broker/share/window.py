@@ -29,6 +29,8 @@ class Window:
         self.batches = Batches()
         self.start = 0
         self.end = 0
+        self.stored = 0
+        """The start offset that the persister has; what lies behind it and before `start` is done here only."""
         self.complete = 0
         """How many records at or after `start` are acknowledged or archived."""
         self._search = False

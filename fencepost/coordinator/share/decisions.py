@@ -145,12 +145,14 @@ def write_in_transaction(
     """Store what becomes of records if a transaction commits; its marker decides.
 
     All else of the state stays as it is: start offset, leader epoch and delivery complete count of `update` are not
-    stored.
+    stored. Without batches nothing is: the answer to a repeated request waits for what the first one wrote.
     """
     share = _written(state, key, update, partitions)
     if isinstance(share, Outcome):
         return Decision(share)
     batches = tuple(update.batches)
+    if not batches:
+        return Decision(DONE)
     changed = Update(key, share.snapshot_epoch, update.leader_epoch, UNINITIALIZED, NOT_KNOWN, batches)
     return Decision(DONE, (Pending(producer_id, changed),))
 

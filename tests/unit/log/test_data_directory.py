@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from fencepost.broker.log.storage.files import FileStore
-from fencepost.broker.metadata.identity import META_PROPERTIES, META_PROPERTIES_TWIN, cluster_id_of
+from fencepost.broker.metadata.identity import (
+    META_PROPERTIES,
+    META_PROPERTIES_TWIN,
+    WrongDirectory,
+    cluster_id_of,
+    partition_counts,
+)
+from fencepost.protocol.topics import TopicPartition
 from tests.kit.disk_nodes import nothing
 from tests.kit.sim_disk import SimDisk
 
@@ -113,3 +120,31 @@ def test_meta_properties_are_whole_at_whatever_call_their_writer_died(
     assert found in told or not told, "a name that was told once stays"
     assert cluster_id_of(tmp_path, 1, None) == found
     assert (tmp_path / META_PROPERTIES).read_bytes() == twin.read_bytes()
+
+
+TOPIC = "__consumer_offsets"
+LOGS = [TopicPartition(TOPIC, 3), TopicPartition("orders", 9)]
+
+
+def counts(directory: Path | None, setting: int, *logs: TopicPartition) -> int:
+    return partition_counts(directory, {TOPIC: setting}, logs)[TOPIC]
+
+
+@pytest.mark.parametrize("setting", [2, 4, 16])
+def test_an_internal_topic_keeps_its_partitions_whatever_the_setting_says_later(tmp_path: Path, setting: int) -> None:
+    """GroupCoordinatorService.startup: the number of the existing topic; the setting is for the one to be created."""
+    cluster_id = cluster_id_of(tmp_path, 1, None)
+    assert counts(tmp_path, 8) == 8
+    assert counts(tmp_path, 5) == 5, "nothing was written yet"
+    assert counts(tmp_path, setting, *LOGS) == 5
+    assert cluster_id_of(tmp_path, 1, None) == cluster_id
+
+
+def test_what_an_earlier_version_has_not_written_down_must_not_contradict_the_setting(tmp_path: Path) -> None:
+    """Its number is not known then: a guess would look for ids in the wrong partitions."""
+    cluster_id_of(tmp_path, 1, None)
+    with pytest.raises(WrongDirectory, match="__consumer_offsets has a partition 3, and is set to have 2 partitions"):
+        counts(tmp_path, 2, *LOGS)
+    assert counts(tmp_path, 8, *LOGS) == 8
+    assert counts(tmp_path, 2, *LOGS) == 8
+    assert counts(None, 4, *LOGS) == 4

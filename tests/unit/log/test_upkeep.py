@@ -11,7 +11,7 @@ import pytest
 from fencepost.broker.log.durability.checkpointing import Checkpointer
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.durability.sync_threads import Failure, SyncThreads
-from fencepost.broker.log.durability.upkeep import at_once, in_threads
+from fencepost.broker.log.durability.upkeep import AT_ONCE, Steps, at_once, in_threads, together
 from fencepost.broker.log.housekeeping import housekeep
 from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.recovery import snapshot_files
@@ -20,6 +20,7 @@ from fencepost.broker.log.trimming import deleting_records
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.disk_faults import Fault
+from tests.kit.disk_nodes import nothing
 from tests.kit.sim_disk import SimDisk
 from tests.kit.trimming import delete_records
 from tests.unit.log.kit import NOW_MS, SMALL, TOPIC_ID, TP, batch, send
@@ -185,6 +186,18 @@ async def test_what_fails_in_the_thread_is_raised_in_the_work():
         assert log.offline is offline
 
 
+def test_a_failed_write_of_the_file_of_all_log_starts_takes_no_log_offline():
+    """It is of no log: a retry writes a whole new file, as retention does."""
+    disk = SimDisk()
+    _, log = written(disk)
+    disk.faults.append(Fault(0, kinds=("fsync",)))
+    assert delete_records(log, 9)[0] is ErrorCode.KAFKA_STORAGE_ERROR
+    assert not log.offline
+    disk.faults.clear()
+    assert delete_records(log, 9) == (ErrorCode.NONE, 9)
+    assert opened(disk.power_cut(nothing)).create(TP, TOPIC_ID, TINY).log_start_offset == 9
+
+
 def test_two_deletions_at_a_time_leave_what_the_further_one_said():
     """The second begins while the first waits for the disk; neither answers before its start is durable."""
     disk = SimDisk()
@@ -206,3 +219,29 @@ def test_a_lower_deletion_answers_only_when_the_start_is_durable():
     assert next(deleting_records(log, 9))
     lower = deleting_records(log, 4)
     assert next(lower), "it waits, too"
+
+
+def test_many_logs_are_closed_with_threads():
+    """A sync takes some ms, and a log that was written needs six: to close a thousand took half a minute."""
+    threads: set[str] = set()
+    ended: list[int] = []
+
+    class Target:
+        def sync(self) -> None:
+            threads.add(threading.current_thread().name)
+
+    def work(number: int, more: Sequence[SyncTask] = ()) -> Steps[None]:
+        if number % 3:
+            yield [Target(), *more]
+        ended.append(number)
+
+    together([work(number) for number in range(AT_ONCE)])
+    assert threads == {threading.current_thread().name}, "the order of calls stays the same in a simulation"
+    together([work(number) for number in range(3 * AT_ONCE)])
+    assert sorted(ended[AT_ONCE:]) == list(range(3 * AT_ONCE))
+    assert len(threads) > 1
+    disk = SimDisk()
+    _, log = written(disk)
+    disk.faults.append(Fault(0, kinds=("fdatasync",)))
+    with pytest.raises(OSError, match="fdatasync"):
+        together([*(work(number) for number in range(AT_ONCE)), work(1, log.begin_sync()[1])])

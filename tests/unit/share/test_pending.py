@@ -153,6 +153,27 @@ async def test_an_answer_waits_until_it_is_durable(world: World) -> None:
     assert answers == [ErrorCode.NONE]
 
 
+async def test_the_answer_to_a_repeated_request_waits_for_what_the_first_one_wrote(world: World) -> None:
+    """The client commits after it: a power cut must not take the acknowledgement and leave the commit."""
+    log_of(world).hold()
+    answers: list[Outcome] = []
+
+    async def repeat() -> None:
+        producer = ProducerTag(PRODUCER, 0)
+        answers.extend(await world.service.write_in_transaction(producer, [(KEY, update(100))], appended))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pend, world)
+        await trio.testing.wait_all_tasks_blocked()
+        end_offset = log_of(world).end_offset
+        nursery.start_soon(repeat)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not answers
+        assert log_of(world).end_offset == end_offset, "there is nothing to add"
+        log_of(world).release()
+    assert answers == [Outcome()]
+
+
 async def test_what_is_refused_is_known_at_once(world: World) -> None:
     """Before another task runs: the member holds its records again, and a repeated request is refused, too."""
     log_of(world).hold()

@@ -359,7 +359,7 @@ class LogFlusher:
                 continue  # nothing was tried: the round tries again
             lost = self._unopened
             if isinstance(error, FlushFailed):
-                if self._lost is None or not _is_of(log, str(error.filename)):
+                if self._lost is None or not error.is_in(log.store.place):
                     raise error
                 lost = self._lost
             if not log.offline:
@@ -384,10 +384,6 @@ async def _pause(short: Mapping[FlushedLog, OSError]) -> None:
             "%d logs not flushed, the broker tries again; one: partition=%s cause=%s", len(short), log.tp, error
         )
         await trio.sleep(SHORTAGE_PAUSE_SECONDS)
-
-
-def _is_of(log: FlushedLog, path: str) -> bool:
-    return path == log.store.place or path.startswith(f"{log.store.place}/")
 
 
 def awaits_flush(log: FlushedLog) -> bool:

@@ -30,6 +30,11 @@ class FlushFailed(OSError):
     use the file again: see `LogFlusher`.
     """
 
+    def is_in(self, place: str) -> bool:
+        """Whether the file is that place, such as the directory of a log, or in it."""
+        path = str(self.filename)
+        return path == place or path.startswith(f"{place}/")
+
 
 SHORTAGE_PAUSE_SECONDS = 0.5
 """After this time the system may have what it lacked."""

@@ -74,6 +74,47 @@ class TestWhatIsSaid:
         )
 
 
+class TestBehindTheStart:
+    """What lies before the start offset is done; an answer NONE to it must outlive the leader.
+
+    SharePartition.acknowledge skips it and answers at once. Ours waits until the start is stored.
+    """
+
+    def test_nothing_is_stored_where_the_start_is(self) -> None:
+        share = holding()
+        share.ack("a", 0, 4, ACCEPT)
+        share.ack("a", 5, 6, ACCEPT)
+        assert not share.say("a", 0, 4, ACCEPT)
+
+    def test_the_start_is_stored_where_locks_ended_that_could_not_be(self) -> None:
+        """SharePartition.releaseAcquisitionLockOnTimeout archives at the limit, whether that is stored or not."""
+        share = holding(Limits(delivery_count_limit=1))
+        share.now += share.limits.lock_ms
+        share.it.expire(share.now).settle(False)
+        assert share.it.start_offset == 10
+        change = share.say("a", 0, 9, ACCEPT)
+        assert change.update(leader_epoch=3) == StateUpdate(7, 3, 10, 0, [])
+        assert change, "the answer waits for it"
+        change.settle(False)
+        change = share.say("a", 0, 9, ACCEPT)
+        assert change, "and again, as long as it is not stored"
+        change.settle(True)
+        assert not share.say("a", 0, 9, ACCEPT)
+
+    def test_the_start_is_stored_where_the_log_begins_later(self) -> None:
+        """SharePartition.updateCacheAndOffsets: the log's start need not be durable yet."""
+        share = holding()
+        share.it.log_start_moved(5)
+        assert share.say("a", 4, 4, ACCEPT).update(leader_epoch=3) == StateUpdate(7, 3, 5, 0, [])
+
+    def test_what_was_stored_before_the_start_moved_stores_no_later_start(self) -> None:
+        share = holding()
+        accepted = share.say("a", 5, 9, ACCEPT)
+        share.it.log_start_moved(5)
+        share.store(accepted)
+        assert share.say("a", 0, 4, ACCEPT).update(leader_epoch=3) == StateUpdate(7, 3, 5, 5, [])
+
+
 class TestRefused:
     def test_what_another_member_holds(self) -> None:
         """SharePartition.validateAcknowledgementBatchMemberId: for a batch, and for an offset of it."""

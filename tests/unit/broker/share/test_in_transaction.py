@@ -230,3 +230,13 @@ class TestRestored:
         pending = (PendingBatch(PRODUCER, across), PendingBatch(PRODUCER, below))
         it.restore(StoredState(start_offset=7, batches=(StateBatch(7, 9, TX_PENDING, 1),), pending=pending), 0)
         assert it.resolve(PRODUCER, False).batches == [StateBatch(7, 9, AVAILABLE, 1)]
+
+
+def test_a_transaction_that_ends_first_hides_nothing_that_was_stored_as_available() -> None:
+    """SharePartition.maybeInitialize: the first fetch looks at all that is stored. Found by simulated world 30182."""
+    it = SharePartition(Limits)
+    batches = (StateBatch(0, 0, DeliveryState.AVAILABLE, 1), StateBatch(1, 1, DeliveryState.TX_PENDING, 1))
+    pending = (PendingBatch(7, StateBatch(1, 1, DeliveryState.ACKNOWLEDGED, 1)),)
+    it.restore(StoredState(state_epoch=1, start_offset=0, batches=batches, pending=pending), 0)
+    it.resolve(7, commit=False).settle(True)
+    assert it.next_fetch_offset() == 0
