@@ -40,7 +40,7 @@ def test_two_runs_of_one_seed_are_the_same_world() -> None:
 
 
 @pytest.mark.parametrize(
-    "planted", ["answer_before_stored", "skip_released", *(PLANTED_IN_WORLDS.keys() - {"answer_behind_the_start"})]
+    "planted", sorted({"answer_before_stored", "skip_released", *PLANTED_IN_WORLDS} - {"answer_behind_the_start"})
 )
 def test_planted_faults_are_found(monkeypatch: pytest.MonkeyPatch, planted: str) -> None:
     for name in ("read", "write", "marker_appended", "complete_transaction"):
