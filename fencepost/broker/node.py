@@ -168,7 +168,7 @@ class Node:
         self.metadata = MetadataService(
             MetadataPartitionLog(self.metadata_log, self.flusher),
             self.clock,
-            cluster_facts(config, cluster_id, dead_letters=self.place.leads_all),
+            cluster_facts(config, cluster_id),
             self._rules,
             new_id=partial(new_topic_id, self._entropy),
             observer=self._metadata_changed,

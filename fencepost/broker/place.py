@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fencepost.broker.log.results import Ticket
     from fencepost.broker.log.storage.store import Store, SyncTask
     from fencepost.broker.network.dispatch import Handler
+    from fencepost.broker.peers.remote_dead_letters import RemoteDeadLetters
     from fencepost.broker.security.sasl.session import Mechanism
     from fencepost.coordinator.metadata.image import TopicImage
     from fencepost.coordinator.ports import Marker, ProducerIdSource, RemoteCoordinators, TopicView
@@ -153,6 +154,10 @@ class Place(ABC):
     def share_persister(self, node: Broker) -> "SharePersister":
         """Where the states of share partitions are kept (KIP-932)."""
         return node.share_states
+
+    def dead_letters(self, node: Broker) -> "RemoteDeadLetters | None":
+        """What dead letters go through whose partition another broker leads (KIP-1191)."""
+        return None
 
     def lost_commits(self, tp: "TopicPartition") -> bool:
         """Whether commits to this log may have been lost before this broker led it."""

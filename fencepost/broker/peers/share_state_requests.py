@@ -1,6 +1,6 @@
 """The requests to the share coordinator of another broker, and what their answers say (KIP-932, APIs 83 to 87)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from fencepost.coordinator.share.values import (
@@ -123,6 +123,13 @@ def _summarize(group_id: str, asked: Mapping[ShareKey, int]) -> api87.ReadShareG
         for topic_id, parts in _by_topic(asked)
     ]
     return api87.ReadShareGroupStateSummaryRequest(group_id=group_id, topics=topics)
+
+
+def replaced(group_id: str, keys: Iterable[ShareKey]) -> api87.ReadShareGroupStateSummaryRequest:
+    """Has the leader of these partitions forget what it knows of them. A broker that does not know the tag reads."""
+    request = _summarize(group_id, dict.fromkeys(keys, 0))
+    request.replaced = True
+    return request
 
 
 def _outcome(part: Any) -> Outcome:

@@ -217,7 +217,8 @@ class SharePartitions:
                     failed.error.name,
                     failed.message or "",
                 )
-                if client_error(failed.error) in FENCED:
+                # INVALID_REQUEST: the state is deleted, and the group perhaps created again.
+                if client_error(failed.error) in FENCED or failed.error is ErrorCode.INVALID_REQUEST:
                     self._drop(led, client_error(failed.error))
             self.changed(led)
         self._refuse(led)
