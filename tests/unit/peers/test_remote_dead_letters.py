@@ -115,13 +115,11 @@ class Group:
     async def begin(self, *, topic: bool = True) -> None:
         topics = [NewTopic("jobs", 4), *([NewTopic("dlq", 2, configs=ENABLED)] if topic else [])]
         await self.node.metadata.create_topics(topics)
-        edits = (ConfigEdit("errors.deadletterqueue.topic.name", ConfigOperation.SET, "dlq"),) + (
-            ConfigEdit("errors.deadletterqueue.copy.record.enable", ConfigOperation.SET, "true"),
-        )
+        names = {"errors.deadletterqueue.topic.name": "dlq", "errors.deadletterqueue.copy.record.enable": "true"}
+        edits = tuple(ConfigEdit(name, ConfigOperation.SET, value) for name, value in names.items())
         await self.node.metadata.alter_configs([ConfigEdits(ConfigResourceType.GROUP, "g", edits)])
-        assert not self.log.append(
-            build_batch([(7, b"k", b"0", ()), (7, b"k", b"1", ())]), AppendOrigin.CLIENT, 7
-        ).error
+        batch = build_batch([(7, b"k", b"0", ()), (7, b"k", b"1", ())])
+        assert not self.log.append(batch, AppendOrigin.CLIENT, 7).error
 
     @property
     def log(self) -> PartitionLog:
@@ -141,9 +139,8 @@ class Group:
                 [topic] = request.topic_data
                 [part] = topic.partition_data
                 data = bytes(part.records or b"")
-                values = [
-                    one.value for start, header in iter_headers(data) for one in decode_records(data, start, header)
-                ]
+                [(start, header)] = iter_headers(data)
+                values = [one.value for one in decode_records(data, start, header)]
                 assert (request.acks, request.transactional_id) == (-1, None)
                 found.append((topic.name, part.index, values))
         return found
@@ -187,7 +184,7 @@ async def test_a_leader_that_moves_or_does_not_answer_is_tried_again(
     began = trio.current_time()
     await group.write()
     assert group.produced == [("dlq", 1, [b"0", b"1"])] * 2
-    assert FIRST_PAUSE_S <= trio.current_time() - began < FIRST_PAUSE_S + 1
+    assert trio.current_time() - began >= FIRST_PAUSE_S
     assert (group.node.metrics.dead_letters, group.node.metrics.dead_letters_failed) == (2, 0)
 
 
