@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from fencepost.broker.log.results import Ticket
     from fencepost.broker.log.storage.store import Store, SyncTask
     from fencepost.broker.network.dispatch import Handler
-    from fencepost.broker.peers.remote_dead_letters import RemoteDeadLetters
     from fencepost.broker.security.sasl.session import Mechanism
+    from fencepost.broker.share.letters import OtherLeaders
     from fencepost.coordinator.metadata.image import TopicImage
     from fencepost.coordinator.ports import Marker, ProducerIdSource, RemoteCoordinators, TopicView
     from fencepost.coordinator.share.values import SharePersister
@@ -155,7 +155,7 @@ class Place(ABC):
         """Where the states of share partitions are kept (KIP-932)."""
         return node.share_states
 
-    def dead_letters(self, node: Broker) -> "RemoteDeadLetters | None":
+    def dead_letters(self, node: Broker) -> "OtherLeaders | None":
         """What dead letters go through whose partition another broker leads (KIP-1191)."""
         return None
 
