@@ -1,10 +1,10 @@
 """A share group of a cluster while its brokers and its database are killed; nothing accepted comes again or is lost.
 
-    python -m tests.kit.share_cluster_kills --cycles 300 --seed 7
+    python -m tests.kit.share_cluster_kills --cycles 300 --seed 7 [--transactions]
 
 Three brokers all lead partitions. Each cycle kills the leader of a partition, the group's coordinator, the broker that
 keeps the state of a share partition, any broker, PostgreSQL, or two of them at once, and starts it again. Members are
-librdkafka's ShareConsumer.
+librdkafka's ShareConsumer; with --transactions fencepost's client moves each record to another topic, exactly once.
 """
 
 import argparse
@@ -25,6 +25,8 @@ from tests.kit.history import Verdict
 from tests.kit.many_brokers import BROKERS, PARTITIONS, SECONDS, ManyBrokers
 from tests.kit.postgres_server import PostgresServer, find_binaries
 from tests.kit.share_members import topic_id_of
+from tests.kit.share_transactions import UNSTABLE
+from tests.kit.share_txn_workload import OUTPUT, ShareTxnWorkload
 from tests.kit.share_workload import ShareWorkload
 from tests.kit.wire import Wire
 from tests.kit.workload_command import carry_out
@@ -36,6 +38,13 @@ PROGRESS = 40
 PATIENCE_SECONDS = 120.0
 
 
+class Unstable(ManyBrokers):
+    """Brokers whose transactions take acknowledgements."""
+
+    def settings_of(self, number: int) -> dict[str, str]:
+        return UNSTABLE
+
+
 @dataclass
 class ShareClusterKills:
     """One run in `work_dir`."""
@@ -43,6 +52,7 @@ class ShareClusterKills:
     work_dir: Path
     seed: str
     cycles: int
+    transactions: bool = False
     faults: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -60,13 +70,15 @@ class ShareClusterKills:
         binaries = find_binaries()
         if binaries is None:
             raise SystemExit("there is no PostgreSQL on this machine")
-        with PostgresServer(binaries) as self._server, ManyBrokers(self.work_dir, self._server) as self._cluster:
+        with PostgresServer(binaries) as self._server, Unstable(self.work_dir, self._server) as self._cluster:
             self._cluster.start_all()
             self._cluster.make(TOPIC)
             self._begin_at_the_first_record()
             with Wire(self._cluster.brokers[1].connect()) as wire:
+                wire.create_topic(OUTPUT)
                 self._topic_id = topic_id_of(wire, TOPIC)
-            work = ShareWorkload(self._cluster.bootstrap, TOPIC, PARTITIONS, GROUP)
+            work_of = ShareTxnWorkload if self.transactions else ShareWorkload
+            work = work_of(self._cluster.bootstrap, TOPIC, PARTITIONS, GROUP)
             verdict, stuck = Verdict(), list[str]()
             try:
                 with work.running(MEMBERS):
@@ -77,7 +89,7 @@ class ShareClusterKills:
             except AssertionError as error:
                 stuck = [str(error)]
         verdict.add("stuck or lost", stuck)
-        verdict.add("delivered after it was accepted", work.again)
+        verdict.add("accepted or moved, and then again", work.again)
         twice = [str(place) for place, times in work.accepted.items() if times > 1]
         verdict.add("accepted twice", twice)
         verdict.counts.update(
@@ -97,7 +109,7 @@ class ShareClusterKills:
 
     # Faults
 
-    def _cycle(self, number: int, work: ShareWorkload) -> None:
+    def _cycle(self, number: int, work: ShareWorkload | ShareTxnWorkload) -> None:
         """One or two kills, some work without what was killed, and their new start."""
         chance = self._chance
         kinds = chance.sample(sorted(self._kinds), k=chance.choice((1, 1, 2)))
@@ -133,6 +145,7 @@ def _report(run: ShareClusterKills, verdict: Verdict, seconds: float) -> str:
     word = "VIOLATED" if verdict.violations else "nothing was lost, doubled or stuck"
     facts = [f"faults: {dict(run.faults)}", f"checked: {dict(verdict.counts)}", f"took {seconds:.0f} s"]
     again = f"again: python -m tests.kit.share_cluster_kills --cycles {run.cycles} --seed {run.seed}"
+    again += " --transactions" if run.transactions else ""
     return "\n".join([word, *verdict.violations, *facts, again])
 
 
@@ -141,9 +154,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.kit.share_cluster_kills", description=__doc__)
     parser.add_argument("--cycles", type=int, default=10)
     parser.add_argument("--seed", default=str(random.randrange(10**6)))
+    parser.add_argument("--transactions", action="store_true", help="move the records to another topic, exactly once")
     parser.add_argument("--directory", type=Path, default=None, help="kept; else one that goes unless it is needed")
     arguments = parser.parse_args(argv)
-    make = partial(ShareClusterKills, seed=arguments.seed, cycles=arguments.cycles)
+    make = partial(ShareClusterKills, seed=arguments.seed, cycles=arguments.cycles, transactions=arguments.transactions)
     return carry_out(make, arguments.directory, _report)
 
 

@@ -12,6 +12,7 @@ from fencepost.broker.security.checks import brokers_only
 from fencepost.coordinator.share.values import ShareKey, StoredState
 from fencepost.protocol.messages.api84_read_share_group_state import (
     PartitionResult,
+    PendingBatch,
     ReadShareGroupStateRequest,
     ReadShareGroupStateResponse,
     ReadStateResult,
@@ -54,4 +55,5 @@ def _result(partition: int, found: StoredState) -> PartitionResult:
             )
             for one in found.batches
         ],
+        pending=[PendingBatch(producer_id=one, **batch._asdict()) for one, batch in found.pending],
     )

@@ -6,6 +6,7 @@ network; here that is a call.
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import trio
@@ -13,9 +14,20 @@ import trio
 from fencepost.broker.peers.forwarding import PATIENCE_SECONDS, RETRY_SECONDS
 from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.broker.peers.positions import Positions
-from fencepost.broker.peers.share_state_requests import DELETE, INITIALIZE, READ, SUMMARIZE, WRITE, Call, replaced
+from fencepost.broker.peers.share_state_requests import (
+    DELETE,
+    INITIALIZE,
+    READ,
+    SUMMARIZE,
+    WRITE,
+    Call,
+    in_transaction,
+    replaced,
+)
 from fencepost.broker.place import Place
-from fencepost.coordinator.ports import TopicView
+from fencepost.broker.ports import Broker
+from fencepost.broker.share.joining import write_in_transaction
+from fencepost.coordinator.ports import ProducerTag, TopicView
 from fencepost.coordinator.share.key_text import key_text
 from fencepost.coordinator.share.values import (
     UNINITIALIZED,
@@ -62,22 +74,13 @@ class RemoteShareStates:
     What fails for PATIENCE_SECONDS is COORDINATOR_NOT_AVAILABLE, or the owner's last error.
     """
 
-    def __init__(
-        self,
-        place: Place,
-        own: "ShareStates",
-        topics: TopicView,
-        catch_up: Callable[[], Awaitable[None]],
-        forget: Callable[[ShareKey], None],
-    ) -> None:
-        """`own` are the states that this broker keeps; `catch_up` reads the newest metadata. `forget` a share partition
-        that this broker leads, whose state is replaced.
-        """
+    def __init__(self, place: Place, node: Broker, catch_up: Callable[[], Awaitable[None]]) -> None:
+        """`catch_up` reads the newest metadata."""
         self._place = place
-        self._own = own
-        self._topics = topics
+        self._node = node
+        self._own: ShareStates = node.share_states
+        self._topics: TopicView = node.metadata
         self._catch_up = catch_up
-        self._forget = forget
         self._positions = Positions(place)
 
     async def initialize(self, states: Mapping[ShareKey, InitialState]) -> dict[ShareKey, Outcome]:
@@ -101,6 +104,13 @@ class RemoteShareStates:
 
         found = await self._all(merged(updates), WRITE, own)
         return [found[key] for key, _ in updates]
+
+    async def write_in(
+        self, transactional_id: str, producer: ProducerTag, updates: Mapping[ShareKey, StateUpdate]
+    ) -> dict[ShareKey, Outcome]:
+        """Store what becomes of records if the producer's transaction commits, which the states join by themselves."""
+        own = partial(write_in_transaction, self._node, transactional_id, producer)
+        return await self._all(updates, in_transaction(transactional_id, producer), own)
 
     async def summaries(self, keys: Mapping[ShareKey, int]) -> dict[ShareKey, StateSummary]:
         """The summary of each; the values are leader epochs, and any will do."""
@@ -126,7 +136,7 @@ class RemoteShareStates:
                 for (leader, group_id), some in leaders.items():
                     if leader == self._place.node_id:
                         for key in some:
-                            self._forget(key)
+                            self._node.shares.forget(key)
                     elif leader is not None:
                         nursery.start_soon(self._inform_one, leader, group_id, some)
 

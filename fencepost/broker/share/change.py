@@ -15,7 +15,7 @@ class Change:
         self._state_epoch = state_epoch
         self._certain = certain
         self._ended: list[tuple[InFlightState, int, int, DeliveryState]] = []
-        self._pended: list[InFlightState] = []
+        self._pended: list[tuple[InFlightState, int, AtCommit | None]] = []
         self._dead: list[DeadLetters] = []
         self.batches: list[StateBatch] = []
         """The new states, in offset order within what one batch of a request says; neighbours alike are one."""
@@ -45,6 +45,8 @@ class Change:
             state.commit()
             if state.state is AVAILABLE:
                 self._window.make_available(first)
+        for state, _, _ in self._pended:
+            state.commit()
         self._window.advance()
         return tuple(self._dead)
 
@@ -56,8 +58,11 @@ class Change:
                 self._window.make_available(first)
             if wanted in TERMINAL and state.state not in TERMINAL:
                 self._window.complete -= self._window.in_window(first, last)
-        for state in self._pended:
-            state.unpend()
+        for state, first, before in self._pended:
+            state.at_commit = before
+            state.roll_back()
+            if state.state is AVAILABLE:
+                self._window.make_available(first)
 
     def ended(self, state: InFlightState, first: int, last: int, cause: DeadCause = DeadCause.LIMIT) -> None:
         """Note that the delivery of records ended, in the state that they have now."""
@@ -69,10 +74,12 @@ class Change:
         if state.state in TERMINAL:
             self._window.complete += self._window.in_window(first, last)
 
-    def pended(self, state: InFlightState, first: int, last: int, at_commit: AtCommit) -> None:
-        """Have a transaction decide on records."""
+    def pended(self, state: InFlightState, first: int, last: int, at_commit: AtCommit, limit: int) -> None:
+        """Have a transaction decide on records; `limit` is that of their deliveries."""
+        self._pended.append((state, first, state.at_commit))
+        undo = (state.state, state.member_id, limit)
         state.pend(at_commit)
-        self._pended.append(state)
+        state.undo = undo
         self.wrote(first, last, at_commit.state, state.deliveries)
 
     def wrote(self, first: int, last: int, state: DeliveryState, deliveries: int) -> None:

@@ -21,6 +21,7 @@ from fencepost.broker.share.change import Change
 from fencepost.broker.share.dead_letters import DeadLetterWriter
 from fencepost.broker.share.led import FENCED, LedPartition, Storing, client_error, limits_of
 from fencepost.broker.share.sessions import MemberKey, ShareSessions, TopicIdPartition
+from fencepost.broker.share.undecided import UndecidedPartitions
 from fencepost.broker.share.values import AckType, DeadLetters, Limits
 from fencepost.coordinator.metadata.image import SHARE_VERSION
 from fencepost.coordinator.ports import ProducerTag
@@ -56,6 +57,11 @@ class SharePartitions:
         self._earlier_timer = trio.Event()
         self._nursery: trio.Nursery | None = None
         self._dead_letters = DeadLetterWriter(node)
+        states = node.place.transactional_states(node)
+        self.undecided = (
+            None if states is None else UndecidedPartitions(states, self._start, self.store, self._drop, self.changed)
+        )
+        """None if this broker keeps all states and leads all partitions: then each end is known at once."""
         self.sessions = ShareSessions(lambda: node.config.group_share_max_share_sessions, self.leave)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -162,6 +168,8 @@ class SharePartitions:
         led.active = True
         for producer_id, commit in led.ended:
             self._resolve(led, producer_id, commit)
+        if self.undecided is not None:
+            self.undecided.watch(led)
         self._give_up(led, dead)
         led.wake()
 

@@ -91,7 +91,7 @@ def read(
     key: ShareKey,
     leader_epoch: int,
     partitions: int | None,
-    updates_per_snapshot: int,
+    updates_per_snapshot: float,
     now_ms: int,
 ) -> Decided[StoredState]:
     """The state for a leader, which fences older ones from then on (readStateAndMaybeUpdateLeaderEpoch)."""
@@ -131,7 +131,7 @@ def write(
     key: ShareKey,
     update: StateUpdate,
     partitions: int | None,
-    updates_per_snapshot: int,
+    updates_per_snapshot: float,
     now_ms: int,
 ) -> Decided[Outcome]:
     """Store what changed (writeState). The epochs of the stored state stay as they are."""
@@ -191,7 +191,7 @@ def _write_problem(
 
 
 def _changed(
-    key: ShareKey, share: ShareState, update: StateUpdate, leader_epoch: int, updates_per_snapshot: int, now_ms: int
+    key: ShareKey, share: ShareState, update: StateUpdate, leader_epoch: int, updates_per_snapshot: float, now_ms: int
 ) -> Update | Snapshot:
     """The record of a change: an update, or after enough of them a snapshot (generateShareStateRecord).
 

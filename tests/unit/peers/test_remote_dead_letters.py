@@ -118,8 +118,9 @@ class Group:
         names = {"errors.deadletterqueue.topic.name": "dlq", "errors.deadletterqueue.copy.record.enable": "true"}
         edits = tuple(ConfigEdit(name, ConfigOperation.SET, value) for name, value in names.items())
         await self.node.metadata.alter_configs([ConfigEdits(ConfigResourceType.GROUP, "g", edits)])
-        batch = build_batch([(7, b"k", b"0", ()), (7, b"k", b"1", ())])
-        assert not self.log.append(batch, AppendOrigin.CLIENT, 7).error
+        now_ms = self.node.clock.now_ms()
+        batch = build_batch([(now_ms, b"k", b"0", ()), (now_ms, b"k", b"1", ())])
+        assert not self.log.append(batch, AppendOrigin.CLIENT, now_ms).error
 
     @property
     def log(self) -> PartitionLog:

@@ -14,13 +14,21 @@ from fencepost.broker.peers.forwarding import PATIENCE_SECONDS
 from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.broker.peers.remote_share_states import INFORM_SECONDS, RemoteShareStates
 from fencepost.broker.place import Alone, LeaderAndEpoch
+from fencepost.coordinator.ports import ProducerTag
 from fencepost.coordinator.share.key_text import key_text
-from fencepost.coordinator.share.values import UNINITIALIZED, InitialState, ShareKey, StateBatch, StoredState
+from fencepost.coordinator.share.values import (
+    UNINITIALIZED,
+    InitialState,
+    PendingBatch,
+    ShareKey,
+    StateBatch,
+    StoredState,
+)
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api10_find_coordinator import FindCoordinatorResponse
 from fencepost.protocol.registry import API_BY_KEY
-from fencepost.protocol.topics import SHARE_STATE_TOPIC
+from fencepost.protocol.topics import SHARE_STATE_TOPIC, TopicPartition
 from tests.unit.share.kit import TOPIC_ID, World, update
 
 OWN, OTHER = 1, 2
@@ -30,6 +38,7 @@ HANDLERS = {
     85: "write_share_group_state",
     86: "delete_share_group_state",
     87: "read_share_group_state_summary",
+    1093: "txn_share_acknowledge",
 }
 
 
@@ -49,6 +58,7 @@ class Cluster(Alone):
         """Called before the other broker executes a request; and `answered`, before its answer arrives."""
         self.answered: Callable[[], None] = lambda: None
         self.positions = self.catch_ups = 0
+        self.refusal = ErrorCode.NONE
         self.partition_leader: int | None = OWN
         """Of what share groups read."""
         self.forgotten: list[ShareKey] = []
@@ -63,7 +73,13 @@ class Cluster(Alone):
         return self.states()
 
     def states(self) -> RemoteShareStates:
-        return RemoteShareStates(self, self.own.service, self.own.topics, self.catch_up, self.forgotten.append)
+        node: Any = SimpleNamespace(
+            share_states=self.own.service,
+            metadata=self.own.topics,
+            shares=SimpleNamespace(forget=self.forgotten.append),
+            transactions=SimpleNamespace(is_remote=lambda name: False, ensure_partitions=self.ensure),
+        )
+        return RemoteShareStates(self, node, self.catch_up)
 
     def key(self, owner: int | None, group: str = "g") -> ShareKey:
         """A share partition of that owner."""
@@ -85,6 +101,12 @@ class Cluster(Alone):
 
     def leads_partition(self, topic_id: bytes, partition: int) -> bool:
         return self.owner_of(partition) == OWN
+
+    async def ensure(self, *words: Any, add: bool, caller: None) -> dict[TopicPartition, ErrorCode]:
+        """The transaction's coordinator."""
+        *producer, states = words
+        assert (producer, add) == (["txn", 7, 3], True)
+        return dict.fromkeys(states, self.refusal)
 
     async def position(self) -> int:
         self.positions += 1
@@ -110,6 +132,7 @@ class Cluster(Alone):
         node = SimpleNamespace(
             share_states=self.other.service,
             shares=SimpleNamespace(forget=self.other_forgot.append),
+            transactions=SimpleNamespace(is_remote=lambda name: False, ensure_partitions=self.ensure),
             authorizer=None,
             config=load_config(),
         )
@@ -190,6 +213,28 @@ async def test_a_leader_that_does_not_answer_holds_nothing_up(autojump_clock: tr
     assert (await states.initialize({key: InitialState(2, 5)}))[key].error is ErrorCode.NONE
     assert trio.current_time() <= INFORM_SECONDS
     assert cluster.other_forgot == []
+
+
+async def test_the_owner_has_states_join_a_transaction_and_the_leader_reads_whose_they_are(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    """As TxnOffsetCommit v5 (KIP-890): the broker that keeps the state adds its partition to the transaction."""
+    cluster = Cluster()
+    states = await cluster.start()
+    keys = [cluster.key(OWN), cluster.key(OTHER)]
+    await states.initialize(dict.fromkeys(keys, InitialState(1, 0)))
+    updates = {key: update(0, (0, 9, 2, 1)) for key in keys}
+    for _ in range(2):  # an answer that is lost, and the request again
+        found = await states.write_in("txn", ProducerTag(7, 3), updates)
+        assert {one.error for one in found.values()} == {ErrorCode.NONE}
+        cluster.answered = once(PeerUnavailable("broken"))
+    for key in keys:
+        found_state = await states.read(key, 0)
+        assert found_state.batches == (StateBatch(0, 9, 5, 1),)
+        assert set(found_state.pending) == {PendingBatch(7, StateBatch(0, 9, 2, 1))}
+    cluster.refusal = ErrorCode.INVALID_PRODUCER_EPOCH
+    found = await states.write_in("txn", ProducerTag(7, 3), updates)
+    assert {one.error for one in found.values()} == {ErrorCode.INVALID_PRODUCER_EPOCH}
 
 
 async def test_updates_of_one_share_partition_are_one_request() -> None:

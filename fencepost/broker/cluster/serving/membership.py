@@ -199,8 +199,10 @@ class Membership(Place):
         return RemoteTransactions(self, topics, partitions)
 
     def share_persister(self, node: Broker) -> RemoteShareStates:
-        catch_up = partial(self.follower.catch_up, node)
-        return RemoteShareStates(self, node.share_states, node.metadata, catch_up, lambda key: node.shares.forget(key))
+        return RemoteShareStates(self, node, partial(self.follower.catch_up, node))
+
+    def transactional_states(self, node: Broker) -> RemoteShareStates:
+        return self.share_persister(node)
 
     def dead_letters(self, node: Broker) -> RemoteDeadLetters:
         return RemoteDeadLetters(self, partial(self.follower.catch_up, node))
