@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply
 from fencepost.broker.ports import Broker
-from fencepost.broker.security.checks import brokers_only
+from fencepost.broker.security.checks import brokers_only, is_allowed
 from fencepost.broker.share.change import Change
 from fencepost.broker.share.joining import join, write_in_transaction
 from fencepost.broker.share.led import LedPartition, client_error
@@ -23,6 +23,7 @@ from fencepost.coordinator.ports import ProducerTag
 from fencepost.coordinator.share.records import NOT_KNOWN
 from fencepost.coordinator.share.values import UNINITIALIZED, ShareKey, StateBatch, StateUpdate
 from fencepost.coordinator.txn.causes import EXPLAINED
+from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api1093_txn_share_acknowledge import (
     AcknowledgementBatch,
@@ -188,7 +189,9 @@ async def _keep(
     node: Broker, request: TxnShareAcknowledgeRequest, context: RequestContext
 ) -> TxnShareAcknowledgeResponse:
     """The leader of partitions has their states join a transaction, on the broker that keeps them."""
-    if brokers_only(node, request, context) is not None:
+    # The rights of the API are those of clients, which this must not be for.
+    is_broker = is_allowed(node, context, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER)
+    if not is_broker or brokers_only(node, request, context) is not None:
         return TxnShareAcknowledgeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     updates = {
         ShareKey(request.group_id, topic.topic_id, one.partition_index): StateUpdate(
