@@ -88,6 +88,8 @@ class ShareClusterKills:
                     work.finish(PATIENCE_SECONDS)
             except AssertionError as error:
                 stuck = [str(error)]
+            except KeyboardInterrupt:
+                print("judged as far as it came", flush=True)
         verdict.add("stuck or lost", stuck)
         verdict.add("accepted or moved, and then again", work.again)
         twice = [str(place) for place, times in work.accepted.items() if times > 1]
