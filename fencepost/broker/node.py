@@ -189,7 +189,7 @@ class Node:
         self.metadata = MetadataService(
             MetadataPartitionLog(self.metadata_log, self.flusher),
             self.clock,
-            cluster_facts(config, cluster_id, dead_letters=self.place.leads_all),
+            cluster_facts(config, cluster_id),
             self._rules,
             new_id=partial(new_topic_id, self._entropy),
             observer=self._metadata_changed,
@@ -204,11 +204,16 @@ class Node:
         sharing = share_state_config(config)
         count = sharing.share_coordinator_state_topic_num_partitions
         self.share_states = ShareStates(
-            sharing, self._internal_logs(SHARE_STATE_TOPIC, count), self.metadata, self.clock
+            sharing,
+            self._internal_logs(SHARE_STATE_TOPIC, count),
+            self.metadata,
+            self.clock,
+            has_guests=self.place.commits_together,
         )
         persister = self.place.share_persister(self)
         self.shares = SharePartitions(self, persister)
-        self.share_states.ended = self.shares.transaction_ended
+        if self.shares.undecided is None:
+            self.share_states.ended = self.shares.transaction_ended
         self.share_states.replaced = self.shares.forget
         self.groups = GroupService(
             group_config(config),

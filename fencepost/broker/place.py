@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from fencepost.broker.log.storage.store import Store, SyncTask
     from fencepost.broker.network.dispatch import Handler
     from fencepost.broker.security.sasl.session import Mechanism
+    from fencepost.broker.share.letters import OtherLeaders
+    from fencepost.broker.share.undecided import TransactionalStates
     from fencepost.coordinator.metadata.image import TopicImage
     from fencepost.coordinator.ports import Marker, ProducerIdSource, RemoteCoordinators, TopicView
     from fencepost.coordinator.share.values import SharePersister
@@ -74,9 +76,6 @@ class Place(ABC):
     durability: "Durability" = "fsync"
     gathering: "Gathering | None" = None
     """What rounds of the flusher wait for."""
-    leads_all = False
-    """Whether this broker leads every partition: only then share groups have dead letters (KIP-1191), and transactions
-    take their acknowledgements."""
     commits_together = False
     """Whether all that is appended in one instant becomes durable in one commit, or not at all."""
     serves_pages = False
@@ -154,6 +153,14 @@ class Place(ABC):
         """Where the states of share partitions are kept (KIP-932)."""
         return node.share_states
 
+    def transactional_states(self, node: Broker) -> "TransactionalStates | None":
+        """What transactions store there of share partitions, if other brokers may keep their states; else None."""
+        return None
+
+    def dead_letters(self, node: Broker) -> "OtherLeaders | None":
+        """What dead letters go through whose partition another broker leads (KIP-1191)."""
+        return None
+
     def lost_commits(self, tp: "TopicPartition") -> bool:
         """Whether commits to this log may have been lost before this broker led it."""
         return False
@@ -221,7 +228,6 @@ class Place(ABC):
 class Alone(Place):
     """No other broker: the logs are in a data directory, or in memory."""
 
-    leads_all = True
     serves_pages = True
 
     def __init__(self, config: "BrokerConfig", store: "Store | None" = None) -> None:

@@ -68,8 +68,11 @@ class ShareWorkload:
         )
         number = 0
         while not self._over.wait(0.01):
-            for partition in range(self._partitions):
-                producer.produce(self._topic, b"%d" % number, partition=partition, callback=self._sent)
+            try:
+                for partition in range(self._partitions):
+                    producer.produce(self._topic, b"%d" % number, partition=partition, callback=self._sent)
+            except BufferError:
+                producer.poll(0.1)  # no broker takes them now
             number += 1
             producer.poll(0)
         producer.flush(30)

@@ -137,7 +137,7 @@ def cleaner_settings(config: BrokerConfig) -> "CleanerSettings":
     )
 
 
-def cluster_facts(config: BrokerConfig, cluster_id: str, *, dead_letters: bool = True) -> ClusterFacts:
+def cluster_facts(config: BrokerConfig, cluster_id: str) -> ClusterFacts:
     return ClusterFacts(
         cluster_id=cluster_id,
         node_id=config.node_id,
@@ -148,7 +148,6 @@ def cluster_facts(config: BrokerConfig, cluster_id: str, *, dead_letters: bool =
         transaction_partitions=config.transaction_state_log_num_partitions,
         offsets_segment_bytes=config.offsets_topic_segment_bytes,
         transaction_segment_bytes=config.transaction_state_log_segment_bytes,
-        dead_letters=dead_letters,
     )
 
 

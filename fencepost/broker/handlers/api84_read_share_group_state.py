@@ -10,8 +10,10 @@ from fencepost.broker.network.reply import Response
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import brokers_only
 from fencepost.coordinator.share.values import ShareKey, StoredState
+from fencepost.coordinator.share.values import StateBatch as UndecidedBatch
 from fencepost.protocol.messages.api84_read_share_group_state import (
     PartitionResult,
+    PendingBatch,
     ReadShareGroupStateRequest,
     ReadShareGroupStateResponse,
     ReadStateResult,
@@ -55,4 +57,15 @@ def _result(partition: int, found: StoredState) -> PartitionResult:
             )
             for one in found.batches
         ],
+        pending=[_pending(*one) for one in found.pending],
+    )
+
+
+def _pending(producer_id: int, batch: UndecidedBatch) -> PendingBatch:
+    return PendingBatch(
+        producer_id=producer_id,
+        first_offset=batch.first_offset,
+        last_offset=batch.last_offset,
+        delivery_state=batch.delivery_state,
+        delivery_count=batch.delivery_count,
     )

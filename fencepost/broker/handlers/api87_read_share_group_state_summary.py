@@ -1,7 +1,8 @@
 """ReadShareGroupStateSummary (87): a group coordinator reads the start offsets of share partitions (KIP-932).
 
 v0-1 are served; v1 brings the number of records delivered (KIP-1226). A request that names no group, or a topic without
-partitions, gets an empty response, as in Kafka's ShareCoordinatorService.
+partitions, gets an empty response, as in Kafka's ShareCoordinatorService. By a tag of fencepost's own the leader of the
+partitions learns that their states are replaced.
 """
 
 from fencepost.broker.handlers.share_state import by_topic, names_all
@@ -28,6 +29,10 @@ async def handle(node: Broker, request: ReadShareGroupStateSummaryRequest, conte
         for topic in request.topics
         for one in topic.partitions
     }
+    if request.replaced:
+        for key in asked:
+            node.shares.forget(key)
+        return ReadShareGroupStateSummaryResponse()
     found = await node.share_states.summaries(asked)
     return ReadShareGroupStateSummaryResponse(
         results=[

@@ -6,6 +6,7 @@ network; here that is a call.
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import trio
@@ -13,11 +14,23 @@ import trio
 from fencepost.broker.peers.forwarding import PATIENCE_SECONDS, RETRY_SECONDS
 from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.broker.peers.positions import Positions
-from fencepost.broker.peers.share_state_requests import DELETE, INITIALIZE, READ, SUMMARIZE, WRITE, Call
+from fencepost.broker.peers.share_state_requests import (
+    DELETE,
+    INITIALIZE,
+    READ,
+    SUMMARIZE,
+    WRITE,
+    Call,
+    in_transaction,
+    replaced,
+)
 from fencepost.broker.place import Place
-from fencepost.coordinator.ports import TopicView
+from fencepost.broker.ports import Broker
+from fencepost.broker.share.joining import write_in_transaction
+from fencepost.coordinator.ports import ProducerTag, TopicView
 from fencepost.coordinator.share.key_text import key_text
 from fencepost.coordinator.share.values import (
+    UNINITIALIZED,
     InitialState,
     Outcome,
     ShareKey,
@@ -34,6 +47,8 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 3.0
 """After this time the owner is looked up again: it may be paused, and another broker has taken over."""
+INFORM_SECONDS = 1.0
+"""How long an answer waits for leaders that have to forget a state; they learn of it in any case."""
 FIND_VERSION, SHARE = 6, 2
 _AGAIN = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
@@ -59,19 +74,20 @@ class RemoteShareStates:
     What fails for PATIENCE_SECONDS is COORDINATOR_NOT_AVAILABLE, or the owner's last error.
     """
 
-    def __init__(
-        self, place: Place, own: "ShareStates", topics: TopicView, catch_up: Callable[[], Awaitable[None]]
-    ) -> None:
-        """`own` are the states that this broker keeps; `catch_up` reads the newest metadata."""
+    def __init__(self, place: Place, node: Broker, catch_up: Callable[[], Awaitable[None]]) -> None:
+        """`catch_up` reads the newest metadata."""
         self._place = place
-        self._own = own
-        self._topics = topics
+        self._node = node
+        self._own: ShareStates = node.share_states
+        self._topics: TopicView = node.metadata
         self._catch_up = catch_up
         self._positions = Positions(place)
 
     async def initialize(self, states: Mapping[ShareKey, InitialState]) -> dict[ShareKey, Outcome]:
-        """Begin share partitions, or begin them again at a higher state epoch."""
-        return await self._all(states, INITIALIZE, self._own.initialize)
+        """Begin share partitions, or begin them again at a higher state epoch: then their leaders begin anew, too."""
+        found = await self._all(states, INITIALIZE, self._own.initialize)
+        await self._inform([key for key, wanted in states.items() if wanted.start_offset != UNINITIALIZED])
+        return found
 
     async def read(self, key: ShareKey, leader_epoch: int) -> StoredState:
         """The state of a share partition for its leader; older leaders are fenced from then on."""
@@ -89,13 +105,46 @@ class RemoteShareStates:
         found = await self._all(merged(updates), WRITE, own)
         return [found[key] for key, _ in updates]
 
+    async def write_in(
+        self, transactional_id: str, producer: ProducerTag, updates: Mapping[ShareKey, StateUpdate]
+    ) -> dict[ShareKey, Outcome]:
+        """Store what becomes of records if the producer's transaction commits, which the states join by themselves."""
+        own = partial(write_in_transaction, self._node, transactional_id, producer)
+        return await self._all(updates, in_transaction(transactional_id, producer), own)
+
     async def summaries(self, keys: Mapping[ShareKey, int]) -> dict[ShareKey, StateSummary]:
         """The summary of each; the values are leader epochs, and any will do."""
         return await self._all(keys, SUMMARIZE, self._own.summaries)
 
     async def delete(self, keys: Iterable[ShareKey]) -> dict[ShareKey, Outcome]:
-        """Forget share partitions; one that is not there is no error."""
-        return await self._all(dict.fromkeys(keys), DELETE, self._own.delete)
+        """Forget share partitions, also on their leaders; one that is not there is no error."""
+        found = await self._all(dict.fromkeys(keys), DELETE, self._own.delete)
+        await self._inform(found)
+        return found
+
+    async def _inform(self, keys: Iterable[ShareKey]) -> None:
+        """Let the leaders of these partitions forget the states before, so that they deliver nothing by them any more.
+
+        A leader that does not learn of it is refused when it writes next: FENCED_STATE_EPOCH.
+        """
+        leaders: dict[tuple[int | None, str], list[ShareKey]] = {}
+        for key in keys:
+            leader = self._place.leader(key.topic_id, key.partition).leader
+            leaders.setdefault((leader, key.group_id), []).append(key)
+        with trio.move_on_after(INFORM_SECONDS):
+            async with trio.open_nursery() as nursery:
+                for (leader, group_id), some in leaders.items():
+                    if leader == self._place.node_id:
+                        for key in some:
+                            self._node.shares.forget(key)
+                    elif leader is not None:
+                        nursery.start_soon(self._inform_one, leader, group_id, some)
+
+    async def _inform_one(self, leader: int, group_id: str, keys: Iterable[ShareKey]) -> None:
+        try:
+            await self._place.links.ask(leader, replaced(group_id, keys), SUMMARIZE.version)
+        except PeerUnavailable as error:
+            logger.debug("broker %d learns later that states of share group %s are new: %s", leader, group_id, error)
 
     async def _all(
         self,

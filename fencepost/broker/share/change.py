@@ -1,5 +1,7 @@
 """A change of a share partition that has to be stored before it counts."""
 
+from collections.abc import Collection
+
 from fencepost.broker.share.in_flight import ARCHIVING, AVAILABLE, NO_LOCK, TERMINAL, AtCommit, InFlightState
 from fencepost.broker.share.values import DeadCause, DeadLetters
 from fencepost.broker.share.window import Window
@@ -15,7 +17,7 @@ class Change:
         self._state_epoch = state_epoch
         self._certain = certain
         self._ended: list[tuple[InFlightState, int, int, DeliveryState]] = []
-        self._pended: list[InFlightState] = []
+        self._pended: list[tuple[InFlightState, int, AtCommit | None]] = []
         self._dead: list[DeadLetters] = []
         self.batches: list[StateBatch] = []
         """The new states, in offset order within what one batch of a request says; neighbours alike are one. Times are
@@ -26,6 +28,10 @@ class Change:
 
     def __bool__(self) -> bool:
         return bool(self.batches) or self._offsets_count
+
+    def size(self, states: Collection[int] = tuple(DeliveryState)) -> int:
+        """How many offsets it brings into these states."""
+        return sum(one.last_offset - one.first_offset + 1 for one in self.batches if one.delivery_state in states)
 
     def update(self, leader_epoch: int, wall_ahead_ms: int = 0) -> StateUpdate:
         """What to give to the persister, at the partition's leader epoch.
@@ -55,6 +61,8 @@ class Change:
                 self._window.make_available(first)
             else:
                 self._window.hold_back(state, first)
+        for state, _, _ in self._pended:
+            state.commit()
         self._window.advance()
         return tuple(self._dead)
 
@@ -66,8 +74,11 @@ class Change:
                 self._window.make_available(first)
             if wanted in TERMINAL and state.state not in TERMINAL:
                 self._window.complete -= self._window.in_window(first, last)
-        for state in self._pended:
-            state.unpend()
+        for state, first, before in self._pended:
+            state.at_commit = before
+            state.roll_back()
+            if state.state is AVAILABLE:
+                self._window.make_available(first)
 
     def ended(self, state: InFlightState, first: int, last: int, cause: DeadCause = DeadCause.LIMIT) -> None:
         """Note that the delivery of records ended, in the state that they have now."""
@@ -93,10 +104,12 @@ class Change:
         if max(first, window.stored) < min(last + 1, window.start):
             self.with_offsets()
 
-    def pended(self, state: InFlightState, first: int, last: int, at_commit: AtCommit) -> None:
-        """Have a transaction decide on records."""
+    def pended(self, state: InFlightState, first: int, last: int, at_commit: AtCommit, limit: int) -> None:
+        """Have a transaction decide on records; `limit` is that of their deliveries."""
+        self._pended.append((state, first, state.at_commit))
+        undo = (state.state, state.member_id, limit, NO_LOCK)
         state.pend(at_commit)
-        self._pended.append(state)
+        state.undo = undo
         self.wrote(first, last, at_commit.state, state.deliveries)
 
     def wrote(self, first: int, last: int, state: DeliveryState, deliveries: int, held_until_ms: int = NO_LOCK) -> None:

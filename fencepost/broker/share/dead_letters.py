@@ -1,6 +1,7 @@
 """Writing dead letters to the topics of share groups (KIP-1191; Kafka's `ShareGroupDLQStateManager`)."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -13,8 +14,8 @@ from fencepost.broker.log.results import Ticket
 from fencepost.broker.ports import Broker
 from fencepost.broker.share.letters import ENABLED, TOPIC_CONFIGS, Copies, TopicRules, batches, topic_problem
 from fencepost.broker.share.values import DeadLetters
-from fencepost.coordinator.metadata.commands import NewTopic
-from fencepost.protocol.batch_header import CorruptBatch, UnreadableBatch, check_crc, iter_headers
+from fencepost.coordinator.metadata.commands import NewTopic, Outcome
+from fencepost.protocol.batch_header import CorruptBatch, UnreadableBatch, check_crc, iter_headers, read_header
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_records
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
@@ -31,8 +32,16 @@ READ_BYTES_EACH = 4 << 10
 """How much is read for each record of a short range, but always a whole batch: most records are smaller."""
 READ_WAIT_MS = 30_000
 """How long bytes may take that are not in this process."""
-_AGAIN = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR})
-"""Errors of an append after which it is tried again. A full disk is the second; Kafka gives up then."""
+_AGAIN = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""Errors of an append after which it is tried again. A full disk is the second; Kafka gives up then. Another broker may
+not have read of a new topic yet."""
 _CREATE_AGAIN = frozenset(
     {ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.NOT_CONTROLLER}
 )
@@ -43,6 +52,23 @@ class Failure(NamedTuple):
 
     why: str
     again: bool
+
+
+class Target(NamedTuple):
+    """Where the letters of a partition go."""
+
+    tp: TopicPartition
+    log: PartitionLog | None
+    """None: `broker` leads it."""
+    broker: int | None
+
+
+class Written(NamedTuple):
+    """What was appended of the letters of one range."""
+
+    tickets: list[Ticket]
+    """Those in a log of this broker, which may not be durable yet."""
+    failure: Failure | None
 
 
 class Chunk(NamedTuple):
@@ -60,8 +86,9 @@ class DeadLetterWriter:
 
     def __init__(self, node: Broker) -> None:
         self._node = node
-        self._reading = trio.Lock()
-        """One chunk is in memory at a time."""
+        self._others = node.place.dead_letters(node)
+        self._reading: defaultdict[int | None, trio.Lock] = defaultdict(trio.Lock)
+        """For the letters of one leader (None: this broker) one chunk is in memory at a time."""
 
     async def write(self, group_id: str, source: PartitionLog, dead: Sequence[DeadLetters]) -> None:
         """Return when all are durable or given up, each with an error in the log: nothing here stops a share group.
@@ -102,24 +129,23 @@ class DeadLetterWriter:
             target = await self._target(group_id, source.tp)
             if isinstance(target, Failure):
                 return [target] * len(dead)
-            tickets = [await self._append(group_id, source, target, each) for each in dead]
-            await self._node.flusher.wait_all([ticket for of_one in tickets for ticket in of_one if not ticket.error])
+            written = [await self._append(group_id, source, target, each) for each in dead]
+            await self._node.flusher.wait_all([ticket for of_one in written for ticket in of_one.tickets])
         except Exception as error:
             logger.exception("dead letters cannot be written group=%s partition=%s", group_id, source.tp)
             return [Failure(f"unexpected error: {error!r}", again=False)] * len(dead)
-        return [_failure(of_one) for of_one in tickets]
+        return [of_one.failure or _failure(of_one.tickets) for of_one in written]
 
     # Where they go
 
-    async def _target(self, group_id: str, tp: TopicPartition) -> PartitionLog | Failure:
-        """The log for the letters of a partition (`populateDLQTopicData`); the topic is created if need be."""
+    async def _target(self, group_id: str, tp: TopicPartition) -> Target | Failure:
+        """Where the letters of a partition go (`populateDLQTopicData`); the topic is created if need be."""
         topic = self._node.share_settings(group_id).dead_letter_topic
         problem = topic_problem(group_id, topic, self._rules(topic))
         if problem is not None or topic is None:
             return Failure(problem or "", again=False)
         if topic not in self._node.metadata.image.topics_by_name:
-            [created] = await self._node.metadata.create_topics([NewTopic(topic, configs=TOPIC_CONFIGS)])
-            code, message = created.outcome.code, created.outcome.message
+            code, message = await self._create(NewTopic(topic, configs=TOPIC_CONFIGS))
             if code is not ErrorCode.NONE:
                 why = f"the topic {topic} cannot be created: {code.name} {message or ''}"
                 return Failure(why, again=code in _CREATE_AGAIN)
@@ -128,10 +154,19 @@ class DeadLetterWriter:
             return Failure(f"the topic {topic} was deleted", again=True)
         target = TopicPartition(topic, tp.partition % found.partitions)
         log = self._node.partition(target)
-        if log is None:
-            absence = self._node.absence(target)
-            return Failure(f"{target} cannot be written: {absence.name}", again=absence in _AGAIN)
-        return log
+        if log is not None:
+            return Target(target, log, None)
+        leader = self._node.place.leader(found.topic_id, target.partition).leader
+        if self._others is not None and leader not in (None, self._node.place.node_id):
+            return Target(target, None, leader)
+        absence = self._node.absence(target)
+        return Failure(f"{target} cannot be written: {absence.name}", again=absence in _AGAIN)
+
+    async def _create(self, topic: NewTopic) -> Outcome:
+        if self._others is not None and not self._node.place.is_controller:
+            return await self._others.create(topic)
+        [created] = await self._node.metadata.create_topics([topic])
+        return created.outcome
 
     def _rules(self, topic: str | None) -> TopicRules:
         config, image = self._node.config, self._node.metadata.image
@@ -144,32 +179,43 @@ class DeadLetterWriter:
 
     # What goes there
 
-    async def _append(
-        self, group_id: str, source: PartitionLog, target: PartitionLog, dead: DeadLetters
-    ) -> list[Ticket]:
-        """Append the letters of one range; the last ticket has an error if not all could be appended."""
+    async def _append(self, group_id: str, source: PartitionLog, target: Target, dead: DeadLetters) -> Written:
+        """Append the letters of one range, until one batch of them is refused."""
         tickets: list[Ticket] = []
-        max_bytes = min(target.config.max_message_bytes, target.config.segment_bytes)
+        config = self._node.metadata.log_config(target.tp.topic) if target.log is None else target.log.config
+        max_bytes = min(config.max_message_bytes, config.segment_bytes)
         copying = self._node.share_settings(group_id).dead_letter_copy_record
-        counters = self._node.metrics.topic(target.tp.topic)
         offset = dead.first_offset
         while offset <= dead.last_offset:
-            async with self._reading:
+            async with self._reading[target.broker]:
                 chunk = await self._read(source, offset, dead.last_offset, max_bytes if copying else None)
                 offsets = [one for one in range(offset, chunk.end_offset) if one not in chunk.markers]
                 now_ms = self._node.clock.now_ms()
                 for batch in batches(group_id, source.tp, dead, offsets, chunk.copies, now_ms, max_bytes):
-                    ticket = target.append(batch, AppendOrigin.CLIENT, now_ms)
-                    tickets.append(ticket)
-                    if ticket.error:
-                        counters.failed_produce_requests += 1
-                        return tickets
-                    counters.messages_in += ticket.end_offset - ticket.base_offset
-                    counters.bytes_in += len(batch)
-                    self._node.metrics.dead_letters += ticket.end_offset - ticket.base_offset
-                    await self._node.flusher.throttle([target])
+                    failure = await self._put(target, batch, now_ms, tickets)
+                    if failure is not None:
+                        return Written(tickets, failure)
+                    self._node.metrics.dead_letters += read_header(batch).record_count
             offset = chunk.end_offset
-        return tickets
+        return Written(tickets, None)
+
+    async def _put(self, target: Target, batch: bytearray, now_ms: int, tickets: list[Ticket]) -> Failure | None:
+        """Append one batch to the log of its leader; that of another broker is durable then."""
+        if target.log is None:
+            assert self._others is not None, "only then a target has another leader"
+            assert target.broker is not None, "it leads the partition"
+            code, message = await self._others.append(target.broker, target.tp, batch)
+            return None if code is ErrorCode.NONE else _refused(target.tp, code, message)
+        counters = self._node.metrics.topic(target.tp.topic)
+        ticket = target.log.append(batch, AppendOrigin.CLIENT, now_ms)
+        if ticket.error:
+            counters.failed_produce_requests += 1
+            return _refused(target.tp, ticket.error, ticket.message)
+        tickets.append(ticket)
+        counters.messages_in += ticket.end_offset - ticket.base_offset
+        counters.bytes_in += len(batch)
+        await self._node.flusher.throttle([target.log])
+        return None
 
     async def _read(self, log: PartitionLog, first: int, last: int, copy_max_bytes: int | None) -> Chunk:
         """The source from `first` on; what cannot be read has letters of their headers only (`resolveRound`)."""
@@ -223,12 +269,15 @@ def look_at(data: bytes, first: int, last: int, copy_max_bytes: int | None, unpa
     return Chunk(end_offset, copies, frozenset(markers))
 
 
+def _refused(tp: TopicPartition, error: ErrorCode, message: str | None) -> Failure:
+    return Failure(f"{tp} refused them: {error.name} {message or ''}", again=error in _AGAIN)
+
+
 def _failure(tickets: Sequence[Ticket]) -> Failure | None:
     """What became of the letters of one range, whose tickets are settled, or their log offline."""
     for ticket in tickets:
         if ticket.error:
-            why = f"{ticket.log.tp} refused them: {ticket.error.name} {ticket.message or ''}"
-            return Failure(why, again=ticket.error in _AGAIN)
+            return _refused(ticket.log.tp, ticket.error, ticket.message)
         if not ticket.is_settled:
             return Failure(f"{ticket.log.tp} went offline: a flush failed", again=True)
     return None

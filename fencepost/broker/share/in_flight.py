@@ -92,11 +92,6 @@ class InFlightState:
         self.state = TX_PENDING
         self.at_commit = at_commit
 
-    def unpend(self) -> None:
-        """That a transaction decides was refused, in the same instant: the member holds it as before."""
-        self.state = ACQUIRED
-        self.at_commit = None
-
     def commit(self) -> None:
         """The end of its delivery is stored."""
         undo, self.undo = self.undo, None

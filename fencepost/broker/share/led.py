@@ -104,6 +104,10 @@ class LedPartition:
         """Whether its state could not be stored last: then nothing is delivered, for all of it would come again."""
         self.ended: list[tuple[int, bool]] = []
         """Transactions that ended while the state was being read: producer id, and whether they committed."""
+        self.watched = False
+        """Whether a task looks what becomes of records on which transactions decide."""
+        self.transacting = trio.Lock()
+        """Held while a transaction's acknowledgement of it is being stored on another broker."""
         self.watchers: dict[Watcher, None] = {}
         self.queue: list[Storing] = []
         """Changes that are being stored, and those that wait for it."""

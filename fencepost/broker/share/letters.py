@@ -4,9 +4,10 @@ Kafka's `ShareGroupDLQStateManager`: its headers, its checks of the topic, and i
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from fencepost.broker.share.values import DeadLetters
+from fencepost.coordinator.metadata.commands import NewTopic, Outcome
 from fencepost.protocol.batch_header import HEADER_SIZE
 from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import NewRecord, encode_records
@@ -21,6 +22,16 @@ _OFFSET_BYTES = 3
 
 Copies = Mapping[int, tuple[bytes | None, bytes | None]]
 """Key and value of records, by their offsets."""
+
+
+class OtherLeaders(Protocol):
+    """The other brokers, which may lead a dead-letter topic."""
+
+    async def append(self, broker: int, tp: TopicPartition, batch: bytearray) -> Outcome:
+        """Return when one batch is durable in the log of its leader, or why it is not."""
+
+    async def create(self, topic: NewTopic) -> Outcome:
+        """Have the controller create a topic; this broker knows it afterwards."""
 
 
 class TopicRules(NamedTuple):

@@ -15,7 +15,14 @@ from fencepost.broker.share.in_flight import (
     InFlightBatch,
     InFlightState,
 )
-from fencepost.broker.share.in_transaction import acknowledge_in, resolve, restore_pending
+from fencepost.broker.share.in_transaction import (
+    Undecided,
+    acknowledge_in,
+    resolve,
+    resolve_as_stored,
+    restore_pending,
+    undecided,
+)
 from fencepost.broker.share.values import AckBatch, Acquired, DeadCause, DeadLetters, Fetched, Limits, Want
 from fencepost.broker.share.window import Window
 from fencepost.coordinator.share.values import NOT_HELD, UNINITIALIZED, DeliveryState, StoredState
@@ -139,14 +146,26 @@ class SharePartition:
         acknowledge(self._window, self._limits(), change, member_id, batches, now_ms)
         return change.close()
 
-    def acknowledge_in(self, member_id: str, batches: Sequence[AckBatch], producer_id: int) -> Change:
+    def acknowledge_in(
+        self, member_id: str, batches: Sequence[AckBatch], producer_id: int, *, again: bool = False
+    ) -> Change:
         """Have a producer's transaction decide on records that a member holds, with types ACCEPT, REJECT and GAP.
 
-        Nothing to store if the transaction has them already. Raises Refused as `acknowledge`.
+        Nothing to store if the transaction has them already, but with `again`. Raises Refused as `acknowledge`.
         """
         change = Change(self._window, self._state_epoch)
-        acknowledge_in(self._window, self._limits(), change, member_id, batches, producer_id)
+        acknowledge_in(self._window, self._limits(), change, member_id, batches, producer_id, again)
         return change  # a transaction stores no offsets
+
+    def undecided(self) -> list[Undecided]:
+        """The records on which transactions decide, and the share coordinator knows of it."""
+        return undecided(self._window)
+
+    def resolve_as_stored(self, asked: Sequence[Undecided], stored: StoredState) -> Change:
+        """What has become of records that were `undecided` when the state was read. Certain: it is stored."""
+        change = Change(self._window, self._state_epoch, certain=True)
+        resolve_as_stored(self._window, self._limits(), change, asked, stored.batches)
+        return change.close()
 
     def resolve(self, producer_id: int, commit: bool) -> Change:
         """A transaction ended: what it acknowledged is done, or available again. Certain: the marker is durable."""

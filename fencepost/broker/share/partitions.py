@@ -9,7 +9,7 @@ SharePartition (pure) --Change--> a queue for each --SharePersister--> stored, t
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import trio
 
@@ -29,6 +29,7 @@ from fencepost.broker.share.led import (
     within_log,
 )
 from fencepost.broker.share.sessions import MemberKey, ShareSessions, TopicIdPartition
+from fencepost.broker.share.undecided import UndecidedPartitions
 from fencepost.broker.share.values import AckType, DeadLetters, Limits
 from fencepost.coordinator.metadata.image import SHARE_VERSION
 from fencepost.coordinator.ports import ProducerTag
@@ -66,6 +67,11 @@ class SharePartitions:
         self._earlier_timer = trio.Event()
         self._nursery: trio.Nursery | None = None
         self._dead_letters = DeadLetterWriter(node)
+        states = node.place.transactional_states(node)
+        self.undecided = (
+            None if states is None else UndecidedPartitions(states, self._start, self.store, self._drop, self.changed)
+        )
+        """None if this broker keeps all states and leads all partitions: then each end is known at once."""
         self.sessions = ShareSessions(lambda: node.config.group_share_max_share_sessions, self.leave)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -179,6 +185,8 @@ class SharePartitions:
             self._resolve(led, producer_id, commit)
         if led.core.start_offset > first_offset:  # by a transaction's marker: the lag counts from the stored start
             self.store(led, led.core.offsets())
+        if self.undecided is not None:
+            self.undecided.watch(led)
         self._give_up(led, dead)
         self.changed(led)
 
@@ -205,7 +213,7 @@ class SharePartitions:
     def store(self, led: LedPartition, change: Change) -> Storing:
         """Have a change stored and settled after those before it; nothing is stored for an empty one."""
         storing = Storing(change)
-        self._node.metrics.share_group(led.key.group_id).archived += _size(change, {DeliveryState.ARCHIVED})
+        self._node.metrics.share_group(led.key.group_id).archived += change.size({DeliveryState.ARCHIVED})
         if not change:
             storing.finish(led.error)
             return storing
@@ -237,7 +245,8 @@ class SharePartitions:
                     failed.error.name,
                     failed.message or "",
                 )
-                if client_error(failed.error) in FENCED:
+                # INVALID_REQUEST: the state is deleted, and the group perhaps created again.
+                if client_error(failed.error) in FENCED or failed.error is ErrorCode.INVALID_REQUEST:
                     self._drop(led, client_error(failed.error))
                 elif not led.unstorable:
                     self._start(self._store_again, led)
@@ -364,7 +373,7 @@ class SharePartitions:
             for key in self._timers.due(self._node.clock.monotonic()):
                 if (led := self.find(key.group_id, TopicIdPartition(*key[1:]))) is not None:
                     change = led.core.expire(self.now_ms)
-                    self._node.metrics.share_group(key.group_id).expired += _size(change)
+                    self._node.metrics.share_group(key.group_id).expired += change.size()
                     self.store(led, change)
                     self.changed(led)
             self._earlier_timer = trio.Event()
@@ -378,7 +387,7 @@ class SharePartitions:
         for part in parts:
             if (led := self.find(member.group_id, part)) is not None and led.active:
                 change = led.core.release(member.member_id)
-                self._node.metrics.share_group(member.group_id).released += _size(change)
+                self._node.metrics.share_group(member.group_id).released += change.size()
                 self.store(led, change)
                 self.changed(led)
         if not self.sessions.of_group[member.group_id]:
@@ -389,8 +398,3 @@ class SharePartitions:
         """Forget a share partition whose group has no session here, once all of it is stored."""
         if not led.queue and not led.dead and not self.sessions.of_group[led.key.group_id]:
             self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-
-def _size(change: Change, states: Collection[int] = tuple(DeliveryState)) -> int:
-    """How many offsets a change brings into these states."""
-    return sum(one.last_offset - one.first_offset + 1 for one in change.batches if one.delivery_state in states)

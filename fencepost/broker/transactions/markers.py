@@ -114,7 +114,7 @@ class Appended:
         ticket = log.append_marker(*marker, now_ms)
         if not ticket.error:
             self._tickets[tp] = ticket
-            if tp.topic == SHARE_STATE_TOPIC and not log.commits_remotely:
+            if tp.topic == SHARE_STATE_TOPIC:
                 node.share_states.marker_appended(tp.partition, marker.producer_id, marker.commit)
             if not self.in_one_commit:
                 node.flusher.schedule(log)
@@ -144,8 +144,9 @@ class Appended:
                 results[tp] = ticket.error if ticket.is_settled else self._loss(ticket)
             if results[tp]:
                 logger.warning("marker lost partition=%s code=%s", tp, results[tp].name)
-            elif not ticket.log.commits_remotely and (concerned := _concerned(node, tp.topic)) is not None:
-                # A log that commits remotely informs the coordinator itself.
+            elif (concerned := _concerned(node, tp.topic)) is not None and (
+                not ticket.log.commits_remotely or concerned is node.share_states
+            ):  # a log that commits remotely informs the group coordinator itself
                 concerned.complete_transaction(tp.partition, self._marker.producer_id, self._marker.commit)
         return results
 

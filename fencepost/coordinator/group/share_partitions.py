@@ -14,7 +14,7 @@ import trio
 from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.coordinator.group.shards import GroupShards
 from fencepost.coordinator.group.share.group import ShareGroup, tombstones
-from fencepost.coordinator.group.share.partitions import Begun, GroupPartitions, Topics, by_topic
+from fencepost.coordinator.group.share.partitions import Begun, GroupPartitions, Topics, by_topic, new_state_epoch
 from fencepost.coordinator.group.share.records import SharePartitionsRecord
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.ports import Clock, LogWriteFailed, coordinator_error
@@ -69,8 +69,12 @@ class BegunPartitions:
             if not lock.locked():
                 self._busy.pop(group_id, None)
 
-    async def begin(self, group_id: str, plan: Callable[[], Plan | None]) -> Mapping[ShareKey, Outcome]:
+    async def begin(
+        self, group_id: str, plan: Callable[[], Plan | None], *, again: bool = False
+    ) -> Mapping[ShareKey, Outcome]:
         """Begin partitions of a group, which need not exist; `plan` is made when no other request is on its way.
+
+        With `again` they may have states, which are replaced.
 
         What failed is asked for again by the next heartbeat that needs it. Raises LogWriteFailed, and what `plan` does.
         """
@@ -79,6 +83,8 @@ class BegunPartitions:
             if planned is None:
                 return {}
             asked, states = planned
+            if again:
+                states = await self._above_stored(states)
             group = self._group(group_id) or ShareGroup(group_id)
             await self._write(group_id, group.partitions.asking(asked))
             outcomes = await self._persister.initialize(states)
@@ -92,6 +98,12 @@ class BegunPartitions:
             if (now := self._group(group_id)) is not None:
                 await self._write(group_id, now.partitions.settled(done, by_topic(failed)))
         return outcomes
+
+    async def _above_stored(self, states: Mapping[ShareKey, InitialState]) -> Mapping[ShareKey, InitialState]:
+        """The states with epochs above those that are stored: the same epoch would be taken for a repeated request."""
+        stored = await self._persister.summaries(dict.fromkeys(states, UNKNOWN_LEADER_EPOCH))
+        known = max(one.state_epoch for one in stored.values())
+        return {key: one._replace(state_epoch=max(one.state_epoch, known + 1)) for key, one in states.items()}
 
     def _group(self, group_id: str) -> ShareGroup | None:
         return self._shards.of(group_id).state.shares.get(group_id)
@@ -174,11 +186,12 @@ class BegunPartitions:
                     names[topic.topic_id] = topic.name
             if not keys:
                 return None
+            epoch = new_state_epoch(group.epoch, now_ms)
             asked = {key: Begun(names[key], numbers, now_ms) for key, numbers in by_topic(keys).items()}
-            return Plan(asked, {key: InitialState(group.epoch, starts[one]) for key, one in keys.items()})
+            return Plan(asked, {key: InitialState(epoch, starts[one]) for key, one in keys.items()})
 
         try:
-            found = await self.begin(group_id, plan)
+            found = await self.begin(group_id, plan, again=True)
         except LogWriteFailed as failed:
             raise Refused(coordinator_error(failed.code), str(failed)) from failed
         return dict.fromkeys(starts, UNKNOWN_PARTITION) | {keys[key]: outcome for key, outcome in found.items()}

@@ -14,6 +14,7 @@ from fencepost.coordinator.group.shards import GroupShard, GroupShards
 from fencepost.coordinator.group.share import heartbeat, view
 from fencepost.coordinator.group.share.group import ShareGroup
 from fencepost.coordinator.group.share.heartbeat import ShareContext
+from fencepost.coordinator.group.share.partitions import new_state_epoch
 from fencepost.coordinator.group.share.requests import ShareHeartbeat, check
 from fencepost.coordinator.group.share_partitions import BegunPartitions, Plan
 from fencepost.coordinator.group.timers import SetTimer, TimerKey, TimerKind
@@ -94,7 +95,8 @@ class ShareGroups:
         group, topics = context.group, heartbeat.subscribed(context.group, old, new)
         retry_ms = self.config.group_share_initialize_retry_interval_ms
         missing = group.partitions.missing(topics, context.image, context.now_ms, retry_ms)
-        return Plan(missing, group.partitions.first_states(group.group_id, group.epoch, missing)) if missing else None
+        epoch = new_state_epoch(group.epoch, context.now_ms)
+        return Plan(missing, group.partitions.first_states(group.group_id, epoch, missing)) if missing else None
 
     def _shard(self, group_id: str) -> GroupShard:
         shard = self._shards.of(group_id)

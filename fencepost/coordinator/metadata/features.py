@@ -13,7 +13,6 @@ from fencepost.coordinator.metadata.image import (
     TRANSACTION_VERSION,
     MetadataImage,
 )
-from fencepost.coordinator.metadata.ports import ClusterFacts
 from fencepost.protocol.admin_enums import UpgradeType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_record_types import FeatureLevelRecord, MetadataRecord
@@ -46,23 +45,18 @@ METADATA_LEVELS = MappingProxyType(
 Level 11 brought SCRAM users, 13 transactions (KIP-868), 17 the directories of partitions (KIP-858), 23 eligible leader
 replicas (KIP-966)."""
 SCRAM_SINCE, TRANSACTIONS_SINCE, DIRECTORIES_SINCE, ELIGIBLE_REPLICAS_SINCE = 11, 13, 17, 23
-_SUPPORTED: Mapping[str, tuple[int, int]] = MappingProxyType(
+SUPPORTED: Mapping[str, tuple[int, int]] = MappingProxyType(
     {METADATA_VERSION: (7, 25), TRANSACTION_VERSION: (0, 2), GROUP_VERSION: (0, 1), SHARE_VERSION: (0, 2)}
 )
-_WITHOUT_DEAD_LETTERS = MappingProxyType({**_SUPPORTED, SHARE_VERSION: (0, 1)})
+"""The lowest and the highest level of each feature that this broker supports."""
 
 
-def supported(facts: ClusterFacts) -> Mapping[str, tuple[int, int]]:
-    """The lowest and the highest level of each feature that this broker supports."""
-    return _SUPPORTED if facts.dead_letters else _WITHOUT_DEAD_LETTERS
-
-
-def bootstrap_levels(facts: ClusterFacts) -> Mapping[str, int]:
+def bootstrap_levels() -> Mapping[str, int]:
     """What a new cluster finalizes, metadata.version first: the highest levels, as Kafka (`Feature.defaultLevel`).
 
     A cluster with older metadata keeps its levels until UpdateFeatures raises them.
     """
-    return {name: highest for name, (_, highest) in supported(facts).items()}
+    return {name: highest for name, (_, highest) in SUPPORTED.items()}
 
 
 class FeatureView(NamedTuple):
@@ -74,14 +68,14 @@ class FeatureView(NamedTuple):
 
 
 def update_features(
-    image: MetadataImage, facts: ClusterFacts, updates: Sequence[FeatureUpdate], validate_only: bool = False
+    image: MetadataImage, updates: Sequence[FeatureUpdate], validate_only: bool = False
 ) -> Decision[MetadataRecord, Outcome, None]:
     """Make all updates or none; the outcome is that of the first refused one."""
     names = [update.name for update in updates]
     if len(set(names)) < len(names):
         return Decision(Outcome(ErrorCode.INVALID_REQUEST, "A feature is named more than once."))
     for update in updates:
-        problem = _problem(image, supported(facts), update)
+        problem = _problem(image, SUPPORTED, update)
         if problem is not None:
             text = f"Invalid update version {update.level} for feature {update.name}. {problem}"
             return Decision(Outcome(ErrorCode.INVALID_UPDATE_VERSION, text))

@@ -132,7 +132,5 @@ class ClusterFacts:
     transaction_partitions: int = 50
     offsets_segment_bytes: int = 100 << 20
     transaction_segment_bytes: int = 100 << 20
-    dead_letters: bool = True
-    """Whether share groups can have dead-letter topics here: without, share.version 2 is not supported (KIP-1191)."""
     topic_partitions_max: int = 1_000_000
     change_records_max: int = 2_000_000

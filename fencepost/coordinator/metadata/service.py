@@ -22,7 +22,7 @@ from fencepost.coordinator.metadata.commands import (
 from fencepost.coordinator.metadata.config_controller import ConfigController
 from fencepost.coordinator.metadata.controller import TopicController
 from fencepost.coordinator.metadata.edits import AppliedEdits, ClusterEdit, EditsController
-from fencepost.coordinator.metadata.features import FeatureView, loses_transactions, supported, update_features
+from fencepost.coordinator.metadata.features import SUPPORTED, FeatureView, loses_transactions, update_features
 from fencepost.coordinator.metadata.image import METADATA_VERSION, Acl, MetadataImage, QuotaEntity
 from fencepost.coordinator.metadata.journal import ChangeRefused, MetadataJournal
 from fencepost.coordinator.metadata.ports import (
@@ -184,9 +184,8 @@ class MetadataService:
     @property
     def features(self) -> FeatureView:
         """The features, for clients. A finalized one that this broker does not support is left out."""
-        levels = supported(self.facts)
-        finalized = {name: level for name, level in self.image.features.items() if name in levels}
-        return FeatureView(levels, finalized, self.image.offset)
+        finalized = {name: level for name, level in self.image.features.items() if name in SUPPORTED}
+        return FeatureView(SUPPORTED, finalized, self.image.offset)
 
     def exists(self, partition: TopicPartition) -> bool:
         topic = self.image.topics_by_name.get(partition.topic)
@@ -284,7 +283,7 @@ class MetadataService:
         older software starts from it and reads no transaction record (KIP-868, KIP-778).
         """
         before = self.journal.newest
-        reply = await self._change(lambda image: update_features(image, self.facts, updates, validate_only))
+        reply = await self._change(lambda image: update_features(image, updates, validate_only))
         if reply.code is ErrorCode.NONE and not validate_only and loses_transactions(before, updates):
             await self._snapshot_for_older_software()
         return reply

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from fencepost.coordinator.metadata.commands import NewTopic
 from fencepost.coordinator.metadata.controller import TopicController
-from fencepost.coordinator.metadata.features import bootstrap_levels, supported
+from fencepost.coordinator.metadata.features import SUPPORTED, bootstrap_levels
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE
 from fencepost.coordinator.metadata.ports import ClusterFacts
 from fencepost.protocol.errors import ErrorCode
@@ -33,7 +33,7 @@ def registration_record(facts: ClusterFacts, one: Registration, epoch: int) -> R
     It is not fenced: no remote controller has to receive a heartbeat first. It has no log directories: they have no ids
     here.
     """
-    features = tuple(BrokerFeature(name, *levels) for name, levels in sorted(supported(facts).items()))
+    features = tuple(BrokerFeature(name, *levels) for name, levels in sorted(SUPPORTED.items()))
     return RegisterBrokerRecord(
         facts.node_id, False, one.incarnation_id, epoch, one.end_points, features, one.rack, fenced=False
     )
@@ -67,4 +67,4 @@ def bootstrap_records(facts: ClusterFacts, topics: TopicController) -> list[Meta
     created = topics.create_topics(EMPTY_IMAGE, internal_topics(facts))
     refused = [reply for reply in created.reply if reply.outcome.code is not ErrorCode.NONE]
     assert not refused, refused
-    return [*(FeatureLevelRecord(name, level) for name, level in bootstrap_levels(facts).items()), *created.log]
+    return [*(FeatureLevelRecord(name, level) for name, level in bootstrap_levels().items()), *created.log]

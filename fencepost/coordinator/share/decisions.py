@@ -57,8 +57,9 @@ def initialize(
 ) -> Decided[Outcome]:
     """Begin a share partition, or begin it again (initializeState, maybeGetInitializeStateError).
 
-    Its leader epoch and batches are those of a new one; leaders that were fenced before stay fenced. At a new state
-    epoch, what open transactions acknowledged is void: the tombstone says so, also where the log before it is pruned.
+    Each beginning has a higher state epoch, so the same one is a repeated request, and changes nothing: it may be late,
+    and more is stored by now. The leader epoch and batches are those of a new one; leaders that were fenced before stay
+    fenced. What open transactions acknowledged is void: the tombstone says so, also where the log before it is pruned.
     """
     if key.partition < 0:
         return Decision(_invalid(_NEGATIVE_PARTITION))
@@ -69,6 +70,8 @@ def initialize(
         return Decision(FENCED_STATE)
     if not _exists(key, partitions):
         return Decision(NO_PARTITION)
+    if share is not None and share.newest_state_epoch == wanted.state_epoch:
+        return Decision(DONE)
     begun = Snapshot(
         key,
         snapshot_epoch=0 if share is None else share.snapshot_epoch + 1,
@@ -80,8 +83,7 @@ def initialize(
         written_ms=now_ms,
         batches=(),
     )
-    is_void = share is not None and share.state_epoch < wanted.state_epoch and state.pending.of(key)
-    return Decision(DONE, (Removed(key), begun) if is_void else (begun,))
+    return Decision(DONE, (Removed(key), begun) if state.pending.of(key) else (begun,))
 
 
 def read(
@@ -89,7 +91,7 @@ def read(
     key: ShareKey,
     leader_epoch: int,
     partitions: int | None,
-    updates_per_snapshot: int,
+    updates_per_snapshot: float,
     now_ms: int,
 ) -> Decided[StoredState]:
     """The state for a leader, which fences older ones from then on (readStateAndMaybeUpdateLeaderEpoch)."""
@@ -129,7 +131,7 @@ def write(
     key: ShareKey,
     update: StateUpdate,
     partitions: int | None,
-    updates_per_snapshot: int,
+    updates_per_snapshot: float,
     now_ms: int,
 ) -> Decided[Outcome]:
     """Store what changed (writeState). The epochs of the stored state stay as they are."""
@@ -162,7 +164,8 @@ def _written(
 ) -> ShareState | Outcome:
     """The share partition to change, or why it is not changed (maybeGetWriteStateError).
 
-    Batches that Kafka fails on with an unexpected error are INVALID_REQUEST.
+    Batches that Kafka fails on with an unexpected error are INVALID_REQUEST. Kafka lets a newer state epoch write. Here
+    it is that of a state that is deleted.
     """
     if key.partition < 0:
         return _invalid(_NEGATIVE_PARTITION)
@@ -175,7 +178,7 @@ def _written(
         return _invalid(_WRITE_UNINITIALIZED)
     if share.newest_leader_epoch > update.leader_epoch:
         return FENCED_LEADER
-    if share.newest_state_epoch > update.state_epoch:
+    if share.newest_state_epoch != update.state_epoch:
         return FENCED_STATE
     if not _exists(key, partitions):
         return NO_PARTITION
@@ -190,7 +193,7 @@ def _written(
 
 
 def _changed(
-    key: ShareKey, share: ShareState, update: StateUpdate, leader_epoch: int, updates_per_snapshot: int, now_ms: int
+    key: ShareKey, share: ShareState, update: StateUpdate, leader_epoch: int, updates_per_snapshot: float, now_ms: int
 ) -> Update | Snapshot:
     """The record of a change: an update, or after enough of them a snapshot (generateShareStateRecord).
 

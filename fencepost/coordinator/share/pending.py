@@ -18,8 +18,9 @@ class PendingAcks:
         self._open.setdefault(producer_id, {}).setdefault(key, []).extend(batches)
 
     def place(self, producer_id: int, offset: int) -> None:
-        """Note where records of a transaction are in the log."""
-        self._since.setdefault(producer_id, offset)
+        """Note where records of a transaction are in the log; its marker may have come meanwhile."""
+        if producer_id in self._open:
+            self._since.setdefault(producer_id, offset)
 
     def of(self, key: ShareKey) -> tuple[PendingBatch, ...]:
         """What is pending of a share partition."""

@@ -1,6 +1,7 @@
 """The share coordinator: the states of share partitions, in the partitions of `__share_group_state`."""
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeAlias, TypeVar
@@ -42,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 KEYS_AT_ONCE = 200
 """How many share partitions are decided on before other tasks may run."""
+UPDATES_SPARE = 100
+"""How many updates a snapshot may be late, besides twice the usual number."""
 TOMBSTONES_MAX = 1_000
 """The most tombstones of one batch."""
 
@@ -66,8 +69,18 @@ class ShareStates:
     The topic is created at the first request, as in Kafka. Before `start` every answer is COORDINATOR_NOT_AVAILABLE.
     """
 
-    def __init__(self, config: ShareStateConfig, logs: CoordinatorLogs, topics: Topics, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: ShareStateConfig,
+        logs: CoordinatorLogs,
+        topics: Topics,
+        clock: Clock,
+        *,
+        has_guests: bool = False,
+    ) -> None:
+        """`has_guests`: other brokers write markers to the logs, which may come before records that wait there."""
         self.config = config
+        self._has_guests = has_guests
         self._updates = config.share_coordinator_snapshot_update_records_per_snapshot
         self.runtime: CoordinatorRuntime[ShareShardState, ShareRecord, str] = CoordinatorRuntime(
             SHARE_STATE_TOPIC, logs, clock, ShareRecords(self._updates), self
@@ -160,7 +173,7 @@ class ShareStates:
         """As `read`, for many; the values are leader epochs."""
 
         def decide(key: ShareKey, epoch: int, state: ShareShardState, now_ms: int) -> Decided[StoredState]:
-            return decisions.read(state, key, epoch, self._partitions(key), self._updates, now_ms)
+            return decisions.read(state, key, epoch, self._partitions(key), self._limit(state, key), now_ms)
 
         return await self._run_all(keys, decide, StoredState)
 
@@ -171,7 +184,7 @@ class ShareStates:
         """
 
         def decide(key: ShareKey, update: StateUpdate, state: ShareShardState, now_ms: int) -> Decided[Outcome]:
-            return decisions.write(state, key, update, self._partitions(key), self._updates, now_ms)
+            return decisions.write(state, key, update, self._partitions(key), self._limit(state, key), now_ms)
 
         return await self._timed(self._run(updates, decide, Outcome))
 
@@ -187,6 +200,8 @@ class ShareStates:
         """
 
         def decide(key: ShareKey, update: StateUpdate, state: ShareShardState, now_ms: int) -> Decided[Outcome]:
+            if self._is_behind(state, key):
+                return Decision(Outcome(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "A snapshot waits for transactions."))
             return decisions.write_in_transaction(state, key, update, self._partitions(key), producer.producer_id)
 
         return await self._timed(self._run(updates, decide, Outcome, producer, appended))
@@ -197,6 +212,20 @@ class ShareStates:
         self.tallies.write_times.add(trio.current_time() - began)
         self.tallies.writes += sum(not outcome.error for outcome in outcomes)
         return outcomes
+
+    def _limit(self, state: ShareShardState, key: ShareKey) -> float:
+        """After how many updates a snapshot comes.
+
+        None while a transaction is undecided there and others write markers: one that comes before the snapshot, which
+        does not have what it decides, would be lost in a replay.
+        """
+        return math.inf if self._has_guests and state.pending.of(key) else self._updates
+
+    def _is_behind(self, state: ShareShardState, key: ShareKey) -> bool:
+        """Whether a snapshot is overdue because transactions come without a pause: then they have to pause."""
+        share = state.shares.get(key)
+        overdue = share is not None and share.updates >= 2 * self._updates + UPDATES_SPARE
+        return overdue and math.isinf(self._limit(state, key))
 
     def marker_appended(self, partition: int, producer_id: int, commit: bool) -> None:
         """A marker was appended to this partition of `__share_group_state`: apply it, as each record at its append.
@@ -321,7 +350,9 @@ class ShareStates:
                 continue
             written: list[tuple[Sequence[ShareRecord], Ticket]] = []
             try:
-                for number, key in enumerate(decisions.cold(shard.state, self._clock.now_ms(), interval_ms), 1):
+                cold = decisions.cold(shard.state, self._clock.now_ms(), interval_ms)
+                keys = [key for key in cold if not math.isinf(self._limit(shard.state, key))]
+                for number, key in enumerate(keys, 1):
                     decision, ticket = shard.decide(partial(decisions.write_again, key=key))
                     written.append((self._placed(shard, decision.log, ticket), ticket))
                     if number % KEYS_AT_ONCE == 0:

@@ -15,6 +15,7 @@ from fencepost.protocol.schema import (
     String,
     Uuid,
     Value,
+    field,
 )
 
 
@@ -35,6 +36,25 @@ class TxnShareAcknowledgeTopic(Value):
     partitions: list[TxnShareAcknowledgePartition] = []
 
 
+class UpdatedBatch(Value):
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    delivery_state: Int8 = 0
+    delivery_count: Int16 = 0
+
+
+class UpdatedPartition(Value):
+    partition_index: Int32 = 0
+    state_epoch: Int32 = 0
+    leader_epoch: Int32 = 0
+    batches: list[UpdatedBatch] = []
+
+
+class UpdatedTopic(Value):
+    topic_id: Uuid = bytes(16)
+    partitions: list[UpdatedPartition] = []
+
+
 class TxnShareAcknowledgeRequest(RequestValue["TxnShareAcknowledgeResponse"], api=ApiKey.TXN_SHARE_ACKNOWLEDGE):
     transactional_id: String = ""
     group_id: String = ""
@@ -42,6 +62,8 @@ class TxnShareAcknowledgeRequest(RequestValue["TxnShareAcknowledgeResponse"], ap
     producer_epoch: Int16 = 0
     member_id: String = ""
     topics: list[TxnShareAcknowledgeTopic] = []
+    updates: list[UpdatedTopic] = field(tag=1000)
+    """In place of `topics`, from the leader of the partitions to the broker that keeps their states."""
 
 
 class TxnShareAcknowledgePartitionResponse(Value):

@@ -1,4 +1,7 @@
-"""ReadShareGroupState (84): the leader of a partition reads the state of its share partition (KIP-932)."""
+"""ReadShareGroupState (84): the leader of a partition reads the state of its share partition (KIP-932).
+
+Tag 1000 is fencepost's (docs/decisions/0016-tagged-fields.md).
+"""
 
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import (
@@ -38,6 +41,14 @@ class StateBatch(Value):
     held_until_ms: Int64 = field(default=-1, tag=1000)
 
 
+class PendingBatch(Value):
+    producer_id: Int64 = 0
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    delivery_state: Int8 = 0
+    delivery_count: Int16 = 0
+
+
 class PartitionResult(Value):
     partition: Int32 = 0
     error_code: Int16 = 0
@@ -45,6 +56,7 @@ class PartitionResult(Value):
     state_epoch: Int32 = 0
     start_offset: Int64 = 0
     state_batches: list[StateBatch] = []
+    pending: list[PendingBatch] = field(tag=1000)
 
 
 class ReadStateResult(Value):

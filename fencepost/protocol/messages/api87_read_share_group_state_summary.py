@@ -1,10 +1,11 @@
 """ReadShareGroupStateSummary (87): a group coordinator reads the start offsets of share partitions (KIP-932).
 
-v1 brings the number of records delivered (KIP-1226).
+v1 brings the number of records delivered (KIP-1226). Tag 1000 is fencepost's (docs/decisions/0016-tagged-fields.md).
 """
 
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import (
+    Bool,
     Int16,
     Int32,
     Int64,
@@ -13,6 +14,7 @@ from fencepost.protocol.schema import (
     String,
     Uuid,
     Value,
+    field,
     since,
 )
 
@@ -32,6 +34,7 @@ class ReadShareGroupStateSummaryRequest(
 ):
     group_id: String = ""
     topics: list[ReadStateSummaryData] = []
+    replaced: Bool = field(tag=1000)
 
 
 class PartitionResult(Value):

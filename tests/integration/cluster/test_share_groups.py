@@ -1,21 +1,31 @@
 """Share groups (KIP-932) of a cluster: leaders, share coordinators and group coordinators are different brokers."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api10_find_coordinator import FindCoordinatorRequest
 from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
+from fencepost.protocol.messages.api32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from fencepost.protocol.messages.api42_delete_groups import DeleteGroupsRequest
 from fencepost.protocol.messages.api57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from fencepost.protocol.messages.api76_share_group_heartbeat import ShareGroupHeartbeatRequest
+from fencepost.protocol.messages.api91_alter_share_group_offsets import (
+    AlteredPartition,
+    AlteredTopic,
+    AlterShareGroupOffsetsRequest,
+)
 from tests.kit.many_brokers import BROKERS, PARTITIONS, SECONDS, ManyBrokers
 from tests.kit.postgres_server import PostgresServer
-from tests.kit.share_members import ACCEPT, RELEASE, Ack, ShareMember, topic_id_of
+from tests.kit.share_members import ACCEPT, REJECT, RELEASE, Ack, ShareMember, configure_group, topic_id_of
 from tests.kit.share_workload import ShareWorkload
 from tests.kit.waiting import until
 from tests.kit.wire import Wire, batch_of
@@ -24,9 +34,16 @@ pytestmark = pytest.mark.timeout(300)
 GROUP = "workers"
 
 
+class Sharing(ManyBrokers):
+    """Brokers that make dead-letter topics."""
+
+    def settings_of(self, number: int) -> dict[str, str]:
+        return {"errors.deadletterqueue.auto.create.topics.enable": "true"}
+
+
 @pytest.fixture(scope="module")
 def cluster(server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ManyBrokers]:
-    with ManyBrokers(Path(tmp_path_factory.mktemp("shares")), server) as processes:
+    with Sharing(Path(tmp_path_factory.mktemp("shares")), server) as processes:
         processes.start_all()
         processes.make("jobs")
         begins = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
@@ -37,10 +54,10 @@ def cluster(server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) ->
         yield processes
 
 
-def coordinator(cluster: ManyBrokers) -> int:
-    """The broker of the group."""
+def coordinator(cluster: ManyBrokers, group: str = GROUP) -> int:
+    """The broker of a group."""
     with Wire(cluster.brokers[next(iter(running(cluster)))].connect()) as wire:
-        [found] = wire.call(10, 4, FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP])).coordinators
+        [found] = wire.call(10, 4, FindCoordinatorRequest(key_type=0, coordinator_keys=[group])).coordinators
         return int(found.node_id)
 
 
@@ -48,9 +65,9 @@ def running(cluster: ManyBrokers) -> list[int]:
     return [number for number, broker in cluster.brokers.items() if broker.running]
 
 
-def beat(wire: Wire, member: str, epoch: int = 0) -> Any:
+def beat(wire: Wire, member: str, epoch: int = 0, group: str = GROUP) -> Any:
     request = ShareGroupHeartbeatRequest(
-        group_id=GROUP, member_id=member, member_epoch=epoch, subscribed_topic_names=["jobs"]
+        group_id=group, member_id=member, member_epoch=epoch, subscribed_topic_names=["jobs"]
     )
     return wire.call(ApiKey.SHARE_GROUP_HEARTBEAT, 1, request)
 
@@ -65,9 +82,9 @@ def test_share_groups_are_on_and_any_broker_switches_them(cluster: ManyBrokers) 
     number = coordinator(cluster)
     other = next(one for one in BROKERS if one != number)
     with Wire(cluster.brokers[number].connect()) as wire, Wire(cluster.brokers[other].connect()) as another:
-        assert finalized(wire)["share.version"] == finalized(another)["share.version"] == 1
+        assert finalized(wire)["share.version"] == finalized(another)["share.version"] == 2
         assert beat(another, "one").error_code == ErrorCode.NOT_COORDINATOR
-        for level, upgrade_type, answer in ((0, 2, ErrorCode.UNSUPPORTED_VERSION), (1, 1, ErrorCode.NONE)):
+        for level, upgrade_type, answer in ((0, 2, ErrorCode.UNSUPPORTED_VERSION), (2, 1, ErrorCode.NONE)):
             update = FeatureUpdateKey(feature="share.version", max_version_level=level, upgrade_type=upgrade_type)
             assert another.call(57, 2, UpdateFeaturesRequest(feature_updates=[update])).error_code == ErrorCode.NONE
             until(lambda: finalized(wire).get("share.version", 0), level.__eq__)
@@ -121,6 +138,97 @@ def moved(answer: Any) -> Any:
     """What the answer of a former leader says of its partition."""
     [topic] = answer.responses
     return topic.partitions[0]
+
+
+@contextmanager
+def members(cluster: ManyBrokers, group: str) -> Iterator[tuple[Wire, dict[int, ShareMember]]]:
+    """A new group that reads from the beginning: a connection to its coordinator, and for each leader a member that has
+    a session for one of its partitions, with three records."""
+    with Wire(cluster.brokers[coordinator(cluster, group)].connect()) as wire, ExitStack() as stack:
+        configure_group(wire, group, share_auto_offset_reset="earliest")
+        assert beat(wire, "one", group=group).error_code == ErrorCode.NONE
+        topic_id = topic_id_of(wire, "jobs")
+        found = {}
+        for partition, leader in sorted(cluster.leaders("jobs").items(), reverse=True):
+            if leader not in found:
+                leading = stack.enter_context(Wire(cluster.brokers[leader].connect()))
+                leading.produce("jobs", batch_of(b"0", b"1", b"2"), partition=partition)
+                found[leader] = ShareMember(leading, group, "one", topic_id, [partition])
+        assert found.keys() == set(BROKERS)
+        yield wire, found
+
+
+def test_each_leader_writes_dead_letters(cluster: ManyBrokers) -> None:
+    """ShareGroupDLQStateManager: Produce to the leader of the topic, which the controller creates (KIP-1191)."""
+    with members(cluster, "rejecting") as (wire, leaders):
+        configure_group(wire, "rejecting", errors_deadletterqueue_copy_record_enable="true")
+        configure_group(wire, "rejecting", errors_deadletterqueue_topic_name="dlq.jobs")
+        expected = set()
+        for member in leaders.values():
+            [partition] = member.partitions
+            until(partial(dead_letter_topic, member.wire, "rejecting"), "dlq.jobs".__eq__)
+            (first, _), *_, (last, _) = member.acquire()
+            assert member.acknowledge(Ack(partition, first, last, REJECT)) == [0]
+            expected |= {(b"%d" % partition, b"%d" % offset) for offset in range(first, last + 1)}
+        letters = letters_of(cluster, "dlq.jobs", len(expected))
+        found = {(headers["__dlq.errors.partition"], headers["__dlq.errors.offset"]) for _, headers in letters}
+        assert found == expected
+        assert {value for value, _ in letters} >= {b"0", b"1", b"2"}
+        for member in leaders.values():
+            assert member.acquire(wait_ms=50) == []
+
+
+def dead_letter_topic(wire: Wire, group: str) -> str | None:
+    """What this broker knows of the group: it follows the controller."""
+    asked = DescribeConfigsResource(resource_type=32, resource_name=group, configuration_keys=None)
+    [answer] = wire.call(32, 4, DescribeConfigsRequest(resources=[asked])).results
+    return next((one.value for one in answer.configs if one.name == "errors.deadletterqueue.topic.name"), None)
+
+
+def letters_of(cluster: ManyBrokers, topic: str, count: int) -> list[tuple[bytes | None, dict[str, bytes]]]:
+    """Value and headers of the first letters of a topic with one partition."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reads", "log_level": 0})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[Any] = []
+
+    def read() -> int:
+        found.extend(one for one in consumer.consume(100, 0.2) if one.error() is None)
+        return len(found)
+
+    until(read, lambda number: number >= count)
+    consumer.close()
+    return [(one.value(), dict(one.headers())) for one in found]
+
+
+def test_a_reset_or_deletion_reaches_leaders_with_sessions(cluster: ManyBrokers) -> None:
+    """In Kafka a leader learns of it by the FENCED_STATE_EPOCH of its next write, and delivers by the old state before.
+
+    The members' sessions outlive their membership here, as those of a client that does not notice.
+    """
+    with members(cluster, "again") as (wire, leaders):
+        taken = {}
+        for leader, member in leaders.items():
+            [partition] = member.partitions
+            taken[leader] = [offset for offset, _ in member.acquire()]
+            assert member.acknowledge(Ack(partition, taken[leader][0], taken[leader][-1], ACCEPT)) == [0]
+        assert beat(wire, "one", -1, "again").error_code == ErrorCode.NONE
+        for _ in range(2):
+            parts = [
+                AlteredPartition(partition_index=member.partitions[0], start_offset=taken[leader][1])
+                for leader, member in leaders.items()
+            ]
+            topics = [AlteredTopic(topic_name="jobs", partitions=parts)]
+            answer = wire.call(91, 0, AlterShareGroupOffsetsRequest(group_id="again", topics=topics))
+            assert [one.error_code for topic in answer.responses for one in topic.partitions] == [0] * len(leaders)
+            for leader, member in leaders.items():
+                [partition], again = member.partitions, taken[leader][1:]
+                assert [offset for offset, _ in member.acquire()] == again
+                assert member.acknowledge(Ack(partition, again[0], again[-1], ACCEPT)) == [0]
+        [deleted] = wire.call(42, 2, DeleteGroupsRequest(groups_names=["again"])).results
+        assert deleted.error_code == ErrorCode.NONE
+        assert beat(wire, "two", group="again").error_code == ErrorCode.NONE
+        for leader, member in leaders.items():
+            assert [offset for offset, _ in member.acquire()] == taken[leader]
 
 
 def test_a_broker_that_leads_and_coordinates_is_killed(cluster: ManyBrokers) -> None:

@@ -5,18 +5,23 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import trio
 import trio.testing
 
 from fencepost.broker.config.broker_config import load_config
+from fencepost.broker.handlers.api1093_txn_share_acknowledge import handle
+from fencepost.broker.network.reply import ready
 from fencepost.broker.node import Node
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.share.sessions import TopicIdPartition
 from fencepost.coordinator.metadata.commands import NewTopic
 from fencepost.coordinator.share.values import DeliveryState, InitialState, ShareKey, StateBatch
+from fencepost.protocol.admin_enums import AclOperation
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api78_share_fetch as fetching
@@ -238,3 +243,24 @@ async def test_a_topic_that_the_client_may_not_read() -> None:
         on.node.authorizer = Authorizer(())
         assert await on.ack(held) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert not on.node.transactions.is_ongoing_with(TX, *held, frozenset({on.place}))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "192.0.2.1"])
+async def test_a_client_cannot_store_states_as_a_leader_does(host: str) -> None:
+    """What brokers of a cluster send one another needs CLUSTER_ACTION, or without an authorizer this machine."""
+    asked: list[AclOperation] = []
+
+    def allows(session: Any, operation: AclOperation, *resource: Any) -> bool:
+        asked.append(operation)
+        return False
+
+    local = host == "127.0.0.1"
+    node: Any = SimpleNamespace(authorizer=SimpleNamespace(allows=allows) if local else None, config=load_config())
+    session = SimpleNamespace(client_host=host, principal=None)
+    context: Any = MagicMock(session=session, api_key=ApiKey.TXN_SHARE_ACKNOWLEDGE, api_version=0)
+    request = acknowledging.TxnShareAcknowledgeRequest(
+        transactional_id="t", group_id="g", updates=[acknowledging.UpdatedTopic()]
+    )
+    answer: Any = await ready(handle(node, request, context))
+    assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert asked == ([AclOperation.CLUSTER_ACTION] if local else [])

@@ -1,7 +1,5 @@
 """The rules of topics, configurations and features (kafka-rules D1, D2, M3), asked of the pure controllers."""
 
-from dataclasses import replace
-
 import pytest
 
 from fencepost.broker.config.broker_config import load_config
@@ -339,22 +337,16 @@ def test_the_older_way_takes_away_what_is_not_named() -> None:
 )
 def test_features(update: FeatureUpdate, code: ErrorCode, part: str) -> None:
     """KIP-584: up freely, down only when it was said, never out of the range."""
-    decision = update_features(FULL, FACTS, [update])
+    decision = update_features(FULL, [update])
     assert decision.reply.code is code
     assert part in (decision.reply.message or "")
     assert bool(decision.log) == (code is ErrorCode.NONE)
 
 
-def test_a_broker_without_dead_letter_topics_refuses_share_version_2() -> None:
-    """KIP-1191: it is Kafka's answer to a level above the supported ones."""
-    decision = update_features(FULL, replace(FACTS, dead_letters=False), [FeatureUpdate("share.version", 2)])
-    assert decision.reply.code is ErrorCode.INVALID_UPDATE_VERSION
-
-
 def test_features_are_updated_all_or_none() -> None:
     good = FeatureUpdate("transaction.version", 1, UpgradeType.SAFE_DOWNGRADE)
-    decision = update_features(FULL, FACTS, [good, FeatureUpdate("no.such", 1)])
+    decision = update_features(FULL, [good, FeatureUpdate("no.such", 1)])
     assert decision.reply.code is ErrorCode.INVALID_UPDATE_VERSION
     assert decision.log == ()
-    assert update_features(FULL, FACTS, [good, good]).reply.code is ErrorCode.INVALID_REQUEST
-    assert update_features(FULL, FACTS, [good], True).log == ()
+    assert update_features(FULL, [good, good]).reply.code is ErrorCode.INVALID_REQUEST
+    assert update_features(FULL, [good], True).log == ()

@@ -1,7 +1,6 @@
 """The metadata service: bootstrap, failover, durable before visible, producer ids, auto-creation, large changes."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -58,15 +57,6 @@ async def test_older_metadata_keep_their_features_until_they_are_upgraded() -> N
     assert cluster.service.features.supported["share.version"] == (0, 2)
     assert (await cluster.service.update_features([FeatureUpdate("share.version", 2)])).code is ErrorCode.NONE
     assert cluster.service.features.finalized["share.version"] == 2
-
-
-async def test_a_broker_without_dead_letter_topics_supports_level_1_of_share_groups() -> None:
-    """KIP-1191: share.version 2 brings dead-letter topics; a broker of a cluster has none yet."""
-    service = build(MetadataLog()).service
-    service.facts = replace(service.facts, dead_letters=False)
-    await service.start()
-    assert service.features.supported["share.version"] == (0, 1)
-    assert service.features.finalized["share.version"] == 1
 
 
 async def test_the_internal_topics_are_there_from_the_start() -> None:

@@ -12,15 +12,23 @@ import trio
 from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.peers.forwarding import PATIENCE_SECONDS
 from fencepost.broker.peers.peer import PeerUnavailable
-from fencepost.broker.peers.remote_share_states import RemoteShareStates
+from fencepost.broker.peers.remote_share_states import INFORM_SECONDS, RemoteShareStates
 from fencepost.broker.place import Alone, LeaderAndEpoch
+from fencepost.coordinator.ports import ProducerTag
 from fencepost.coordinator.share.key_text import key_text
-from fencepost.coordinator.share.values import InitialState, ShareKey, StateBatch, StoredState
+from fencepost.coordinator.share.values import (
+    UNINITIALIZED,
+    InitialState,
+    PendingBatch,
+    ShareKey,
+    StateBatch,
+    StoredState,
+)
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api10_find_coordinator import FindCoordinatorResponse
 from fencepost.protocol.registry import API_BY_KEY
-from fencepost.protocol.topics import SHARE_STATE_TOPIC
+from fencepost.protocol.topics import SHARE_STATE_TOPIC, TopicPartition
 from tests.unit.share.kit import TOPIC_ID, World, update
 
 OWN, OTHER = 1, 2
@@ -30,6 +38,7 @@ HANDLERS = {
     85: "write_share_group_state",
     86: "delete_share_group_state",
     87: "read_share_group_state_summary",
+    1093: "txn_share_acknowledge",
 }
 
 
@@ -49,6 +58,12 @@ class Cluster(Alone):
         """Called before the other broker executes a request; and `answered`, before its answer arrives."""
         self.answered: Callable[[], None] = lambda: None
         self.positions = self.catch_ups = 0
+        self.refusal = ErrorCode.NONE
+        self.partition_leader: int | None = OWN
+        """Of what share groups read."""
+        self.forgotten: list[ShareKey] = []
+        """What this broker forgot as a leader; and the other one."""
+        self.other_forgot: list[ShareKey] = []
         self.paused = False
 
     async def start(self) -> RemoteShareStates:
@@ -58,7 +73,13 @@ class Cluster(Alone):
         return self.states()
 
     def states(self) -> RemoteShareStates:
-        return RemoteShareStates(self, self.own.service, self.own.topics, self.catch_up)
+        node: Any = SimpleNamespace(
+            share_states=self.own.service,
+            metadata=self.own.topics,
+            shares=SimpleNamespace(forget=self.forgotten.append),
+            transactions=SimpleNamespace(is_remote=lambda name: False, ensure_partitions=self.ensure),
+        )
+        return RemoteShareStates(self, node, self.catch_up)
 
     def key(self, owner: int | None, group: str = "g") -> ShareKey:
         """A share partition of that owner."""
@@ -76,10 +97,16 @@ class Cluster(Alone):
         return self.controller
 
     def leader(self, topic_id: bytes, partition: int) -> LeaderAndEpoch:
-        return LeaderAndEpoch(self.owner_of(partition), 1)
+        return LeaderAndEpoch(self.partition_leader if topic_id == TOPIC_ID else self.owner_of(partition), 1)
 
     def leads_partition(self, topic_id: bytes, partition: int) -> bool:
         return self.owner_of(partition) == OWN
+
+    async def ensure(self, *words: Any, add: bool, caller: None) -> dict[TopicPartition, ErrorCode]:
+        """The transaction's coordinator."""
+        *producer, states = words
+        assert (producer, add) == (["txn", 7, 3], True)
+        return dict.fromkeys(states, self.refusal)
 
     async def position(self) -> int:
         self.positions += 1
@@ -102,7 +129,13 @@ class Cluster(Alone):
             await self.other.service.problem()
             return FindCoordinatorResponse()
         handle = import_module(f"fencepost.broker.handlers.api{key}_{HANDLERS[key]}").handle
-        node = SimpleNamespace(share_states=self.other.service, authorizer=None, config=load_config())
+        node = SimpleNamespace(
+            share_states=self.other.service,
+            shares=SimpleNamespace(forget=self.other_forgot.append),
+            transactions=SimpleNamespace(is_remote=lambda name: False, ensure_partitions=self.ensure),
+            authorizer=None,
+            config=load_config(),
+        )
         session = SimpleNamespace(client_host="127.0.0.1", principal=None)
         answer = await handle(node, asked, SimpleNamespace(session=session))
         self.answered()
@@ -152,6 +185,56 @@ async def test_an_older_leader_is_fenced_wherever_the_state_is() -> None:
         await states.read(key, 7)
         [outcome] = await states.write([(key, update(0, (0, 9, 2, 1), leader_epoch=6))])
         assert outcome.error is ErrorCode.FENCED_LEADER_EPOCH
+
+
+@pytest.mark.parametrize("leader", [OWN, OTHER, None])
+async def test_the_leader_forgets_a_state_that_is_replaced(leader: int | None) -> None:
+    """Kafka's leader learns of a reset or a deletion when it writes next (SharePartition, FENCED_STATE_EPOCH)."""
+    cluster = Cluster()
+    states = await cluster.start()
+    cluster.partition_leader = leader
+    keys = [cluster.key(OWN), cluster.key(OTHER)]
+    await states.initialize(dict.fromkeys(keys, InitialState(1, UNINITIALIZED)))
+    assert cluster.forgotten == cluster.other_forgot == [], "no leader knows a group that begins"
+    await states.initialize(dict.fromkeys(keys, InitialState(2, 5)))
+    await states.delete(keys)
+    assert cluster.forgotten == (keys * 2 if leader == OWN else [])
+    assert sorted(cluster.other_forgot) == sorted(keys * 2 if leader == OTHER else [])
+
+
+@pytest.mark.parametrize("paused", [False, True])
+async def test_a_leader_that_does_not_answer_holds_nothing_up(autojump_clock: trio.abc.Clock, paused: bool) -> None:
+    """It learns of it by FENCED_STATE_EPOCH, as in Kafka, or another broker leads."""
+    cluster = Cluster()
+    states = await cluster.start()
+    key = cluster.key(OWN)
+    cluster.partition_leader, cluster.paused = OTHER, paused
+    cluster.trouble = once(PeerUnavailable("broken"))
+    assert (await states.initialize({key: InitialState(2, 5)}))[key].error is ErrorCode.NONE
+    assert trio.current_time() <= INFORM_SECONDS
+    assert cluster.other_forgot == []
+
+
+async def test_the_owner_has_states_join_a_transaction_and_the_leader_reads_whose_they_are(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    """As TxnOffsetCommit v5 (KIP-890): the broker that keeps the state adds its partition to the transaction."""
+    cluster = Cluster()
+    states = await cluster.start()
+    keys = [cluster.key(OWN), cluster.key(OTHER)]
+    await states.initialize(dict.fromkeys(keys, InitialState(1, 0)))
+    updates = {key: update(0, (0, 9, 2, 1)) for key in keys}
+    for _ in range(2):  # an answer that is lost, and the request again
+        found = await states.write_in("txn", ProducerTag(7, 3), updates)
+        assert {one.error for one in found.values()} == {ErrorCode.NONE}
+        cluster.answered = once(PeerUnavailable("broken"))
+    for key in keys:
+        found_state = await states.read(key, 0)
+        assert found_state.batches == (StateBatch(0, 9, 5, 1),)
+        assert set(found_state.pending) == {PendingBatch(7, StateBatch(0, 9, 2, 1))}
+    cluster.refusal = ErrorCode.INVALID_PRODUCER_EPOCH
+    found = await states.write_in("txn", ProducerTag(7, 3), updates)
+    assert {one.error for one in found.values()} == {ErrorCode.INVALID_PRODUCER_EPOCH}
 
 
 async def test_updates_of_one_share_partition_are_one_request() -> None:

@@ -70,7 +70,10 @@ class Topics:
 class World:
     """One share coordinator, which can be stopped dead and started again on what was durable."""
 
-    def __init__(self, config: ShareStateConfig | None = None, partitions: int = 50) -> None:
+    def __init__(
+        self, config: ShareStateConfig | None = None, partitions: int = 50, *, has_guests: bool = False
+    ) -> None:
+        self.has_guests = has_guests
         self.config = config or ShareStateConfig()
         self.logs = CoordinatorLogs(partitions)
         self.topics = Topics()
@@ -80,7 +83,7 @@ class World:
         self.service = self._new()
 
     def _new(self) -> ShareStates:
-        return ShareStates(self.config, self.logs, self.topics, self.clock)
+        return ShareStates(self.config, self.logs, self.topics, self.clock, has_guests=self.has_guests)
 
     async def start(self, *, forget_deleted_topics: bool = False) -> ShareStates:
         await self.service.start(forget_deleted_topics=forget_deleted_topics)

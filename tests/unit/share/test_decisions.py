@@ -94,10 +94,20 @@ def test_initializing_again_begins_anew(shard: Shard) -> None:
 
 
 def test_an_older_state_epoch_cannot_initialize(shard: Shard) -> None:
-    """maybeGetInitializeStateError: FENCED_STATE_EPOCH below the recorded one; the same one may do it again."""
+    """maybeGetInitializeStateError: FENCED_STATE_EPOCH below the recorded one."""
     assert shard.initialize(state_epoch=0).error is ErrorCode.FENCED_STATE_EPOCH
     assert not shard.records
+
+
+def test_a_late_initialization_changes_nothing(shard: Shard) -> None:
+    """In Kafka it begins the share partition anew (ShareCoordinatorShard.initializeState), after what was stored since.
+
+    Here each beginning has an epoch of its own, so the same one is a request that was sent twice.
+    """
+    shard.write(update(110, (110, 119, 2, 1)))
     assert shard.initialize(state_epoch=1) == Outcome()
+    assert shard.read(0).start_offset == 110
+    assert len(shard.records) == 1
 
 
 @pytest.mark.parametrize("partitions", [None, 0])
@@ -149,9 +159,7 @@ def test_what_is_not_initialized_cannot_be_read_or_written() -> None:
 
 def test_a_write_is_an_update_of_what_changed(shard: Shard) -> None:
     """generateShareStateRecord: the batches of the request alone, combined; the epochs of the stored state."""
-    assert shard.write(update(100, (100, 109, 2, 1), (110, 119, 2, 1), complete=20, leader_epoch=9, state_epoch=8)) == (
-        Outcome()
-    )
+    assert shard.write(update(100, (100, 109, 2, 1), (110, 119, 2, 1), complete=20, leader_epoch=9)) == Outcome()
     assert shard.records == [Update(KEY, 0, 0, 100, 20, (StateBatch(100, 119, 2, 1),))]
     assert (shard.share.leader_epoch, shard.share.state_epoch) == (0, 1)
     shard.write(update(105, (130, 139, 0, 2)))
@@ -170,9 +178,13 @@ def test_a_read_fences_older_leaders(shard: Shard) -> None:
     assert shard.read(3).error is ErrorCode.NONE, "a write does not raise the leader epoch"
 
 
-def test_an_older_state_epoch_cannot_write(shard: Shard) -> None:
-    """maybeGetWriteStateError: FENCED_STATE_EPOCH below the recorded one."""
-    assert shard.write(update(state_epoch=0)).error is ErrorCode.FENCED_STATE_EPOCH
+@pytest.mark.parametrize("state_epoch", [0, 2])
+def test_another_state_epoch_cannot_write(shard: Shard, state_epoch: int) -> None:
+    """maybeGetWriteStateError: FENCED_STATE_EPOCH below the recorded one. Kafka accepts one above it.
+
+    A leader has that of a state which was deleted, as the group that was created again began by an earlier clock.
+    """
+    assert shard.write(update(state_epoch=state_epoch)).error is ErrorCode.FENCED_STATE_EPOCH
 
 
 @pytest.mark.parametrize(
@@ -220,9 +232,9 @@ def test_initializing_again_does_not_count_as_a_snapshot_of_updates() -> None:
     shard = Shard(per_snapshot=2)
     shard.initialize()
     shard.write(update())
-    shard.initialize()
-    shard.write(update())
-    shard.write(update())
+    shard.initialize(state_epoch=2)
+    shard.write(update(state_epoch=2))
+    shard.write(update(state_epoch=2))
     kinds = [type(record) for record in shard.records]
     assert kinds == [Snapshot, Update, Snapshot, Update, Snapshot]
 

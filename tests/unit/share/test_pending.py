@@ -114,6 +114,64 @@ async def test_a_snapshot_behind_the_marker_has_what_it_decided(world: World, co
     assert found.batches == (StateBatch(100, 109, ACKNOWLEDGED if commit else AVAILABLE, 3),)
 
 
+@pytest.mark.parametrize("has_guests", [False, True])
+async def test_no_snapshot_comes_while_others_may_write_the_marker(has_guests: bool) -> None:
+    """A marker of another broker could come before the snapshot, which a replay then takes in place of all before."""
+    world = World(ONE_PARTITION, partitions=1, has_guests=has_guests)
+    await world.start()
+    await world.begin(KEY)
+    await pend(world)
+    for _ in range(5):
+        assert await world.write(KEY, update(100)) is ErrorCode.NONE
+    world.clock.ms += 10**9
+    await world.service.write_cold()
+    assert (kinds(world).count(SNAPSHOT) == 1) == has_guests
+    mark(world, commit=True)
+    for _ in range(3):
+        await world.write(KEY, update(100))
+    assert SNAPSHOT in kinds(world)[-3:]
+    await world.crash()
+    assert (await world.service.read(KEY, 0)).batches == (StateBatch(100, 109, ACKNOWLEDGED, 3),)
+
+
+async def test_transactions_pause_for_a_snapshot_that_is_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If one is always undecided: COORDINATOR_LOAD_IN_PROGRESS, so that the leader asks again."""
+    monkeypatch.setattr("fencepost.coordinator.share.service.UPDATES_SPARE", 0)
+    world = World(ONE_PARTITION, partitions=1, has_guests=True)
+    await world.start()
+    await world.begin(KEY)
+    await pend(world)
+    for _ in range(4):
+        assert await pend(world, producer=8) is ErrorCode.NONE
+        assert await world.write(KEY, update(100)) is ErrorCode.NONE
+    assert await pend(world, producer=8) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    mark(world, commit=True)
+    mark(world, commit=True, producer=8)
+    assert await pend(world, producer=8) is ErrorCode.NONE
+
+
+async def test_records_that_are_placed_after_their_marker_hold_nothing_back(world: World) -> None:
+    """A log that binds its offsets late: the task that waits for its records may run after the marker came."""
+    await pend(world)
+    mark(world, commit=True)
+    shard = world.service.runtime.at(0)
+    assert shard is not None
+    shard.state.pending.place(PRODUCER, 0)
+    assert list(shard.state.pending.first_offsets) == []
+
+
+SNAPSHOT = b"\x00\x00"
+"""How the key of a ShareSnapshot begins."""
+ONE_PARTITION = ShareStateConfig(
+    share_coordinator_state_topic_num_partitions=1, share_coordinator_snapshot_update_records_per_snapshot=2
+)
+
+
+def kinds(world: World) -> list[bytes]:
+    """The type of each record in the log."""
+    return [(key or b"")[:2] for batch in log_of(world).batches for key, _ in batch.records]
+
+
 async def test_the_leader_is_informed_when_the_marker_is_durable(world: World) -> None:
     """Before that a crash could still undo what the marker decides."""
     reported: list[ShareKey] = []

@@ -40,6 +40,7 @@ from fencepost.broker.peers.forwarding import forwarded
 from fencepost.broker.peers.links import PeerLinks, Route, route_to
 from fencepost.broker.peers.login import PeerLogins
 from fencepost.broker.peers.peer import PeerUnavailable
+from fencepost.broker.peers.remote_dead_letters import RemoteDeadLetters
 from fencepost.broker.peers.remote_offsets import with_remote_offsets
 from fencepost.broker.peers.remote_share_states import RemoteShareStates
 from fencepost.broker.peers.remote_transactions import RemoteProducerIds, RemoteTransactions
@@ -198,7 +199,13 @@ class Membership(Place):
         return RemoteTransactions(self, topics, partitions)
 
     def share_persister(self, node: Broker) -> RemoteShareStates:
-        return RemoteShareStates(self, node.share_states, node.metadata, partial(self.follower.catch_up, node))
+        return RemoteShareStates(self, node, partial(self.follower.catch_up, node))
+
+    def transactional_states(self, node: Broker) -> RemoteShareStates:
+        return self.share_persister(node)
+
+    def dead_letters(self, node: Broker) -> RemoteDeadLetters:
+        return RemoteDeadLetters(self, partial(self.follower.catch_up, node))
 
     def lost_commits(self, tp: TopicPartition) -> bool:
         """Whether the database went back before this broker was the first one to lead the partition again."""

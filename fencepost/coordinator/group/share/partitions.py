@@ -14,6 +14,9 @@ from fencepost.coordinator.group.timers import within
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.share.values import UNINITIALIZED, InitialState, ShareKey
 
+_EPOCHS_SINCE_S = 1_577_836_800
+"""1 January 2020, in seconds since 1970."""
+
 
 class Begun(NamedTuple):
     """Partitions of one topic."""
@@ -25,6 +28,16 @@ class Begun(NamedTuple):
 
 
 Topics = Mapping[bytes, Begun]
+
+
+def new_state_epoch(group_epoch: int, now_ms: int) -> int:
+    """The epoch of states that begin now: higher than all that the group had before, also before it was deleted.
+
+    Kafka takes the group's epoch. That begins again with a group that is created again, and several resets of a group
+    without members have the same: a leader that knows the old state could write to the new one. Here the clock counts
+    seconds since 2020, so that 31 bits last until 2088.
+    """
+    return max(group_epoch, now_ms // 1000 - _EPOCHS_SINCE_S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,66 @@ class TestEnd:
         assert share.dead == [DeadLetters(0, 0, 1, DeadCause.REJECTED)]
 
 
+class TestAskedFor:
+    """Where another broker keeps the state: no one informs the leader of the end, so it reads the state."""
+
+    def test_not_while_they_are_being_stored(self) -> None:
+        """The share coordinator may not have them yet, so that it says nothing of them."""
+        share = holding()
+        change = pend(share, 0, 4, ACCEPT)
+        assert share.it.undecided() == []
+        share.store(change)
+        assert [one[:2] for one in share.it.undecided()] == [(offset, offset) for offset in range(5)]
+
+    def test_the_state_that_the_marker_gave_them(self) -> None:
+        share = holding()
+        share.store(pend(share, 0, 9, ACCEPT))
+        stored = StateBatch(0, 2, ACKNOWLEDGED, 1), StateBatch(3, 6, TX_PENDING, 1), StateBatch(7, 9, AVAILABLE, 1)
+        change = share.it.resolve_as_stored(share.it.undecided(), StoredState(batches=stored))
+        assert share.store(change) == [StateBatch(0, 2, ACKNOWLEDGED, 1), StateBatch(7, 9, AVAILABLE, 1)]
+        assert share.offsets == (3, 9, 7)
+        assert [one[:2] for one in share.it.undecided()] == [(offset, offset) for offset in range(3, 7)]
+
+    def test_what_is_not_known_there_is_available(self) -> None:
+        share = holding()
+        share.store(pend(share, 0, 9, ACCEPT))
+        assert share.store(share.it.resolve_as_stored(share.it.undecided(), StoredState())) == [
+            StateBatch(0, 9, AVAILABLE, 1)
+        ]
+
+    def test_what_was_acknowledged_again_since_is_left(self) -> None:
+        """The producer's next transaction has them by now: what was read is of the one before."""
+        share = holding()
+        share.store(pend(share, 0, 9, ACCEPT))
+        asked = share.it.undecided()
+        again = pend_again(share, 0, 9)
+        assert not share.it.resolve_as_stored(asked, StoredState())
+        share.store(again)
+        assert not share.it.resolve_as_stored(asked, StoredState())
+        assert share.it.resolve_as_stored(share.it.undecided(), StoredState())
+
+    def test_again_and_refused(self) -> None:
+        """They stay as they were."""
+        share = holding()
+        share.store(pend(share, 0, 9, ACCEPT))
+        again = pend_again(share, 0, 9)
+        assert again.batches == [StateBatch(0, 9, ACKNOWLEDGED, 1)]
+        again.settle(False)
+        assert end(share, commit=True) == [StateBatch(0, 9, ACKNOWLEDGED, 1)]
+
+    def test_refused_after_the_lock_ended(self) -> None:
+        """InFlightState.completeStateTransition: the member does not hold them any more."""
+        share = holding()
+        change = pend(share, 0, 9, ACCEPT)
+        assert share.wait(60_000) == []
+        change.settle(False)
+        assert share.fetch("b", (0, 9)) == [Acquired(0, 9, 2)]
+
+
+def pend_again(share: Share, first: int, last: int) -> Change:
+    return share.it.acknowledge_in("a", [AckBatch(first, last, [ACCEPT])], PRODUCER, again=True)
+
+
 class TestRestored:
     @pytest.mark.parametrize("commit", [True, False])
     def test_they_are_held_back_until_the_end(self, commit: bool) -> None:

@@ -12,6 +12,7 @@ import trio.testing
 from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.place import Alone
 from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.share.fetch import ShareFetch
 from fencepost.broker.share.led import LedPartition
@@ -59,6 +60,7 @@ class Leader:
         settings = ShareGroupConfig().of_group({})
         self.node: Any = SimpleNamespace(
             config=load_config(),
+            place=Alone(load_config()),
             clock=VirtualClock(),
             metrics=MagicMock(),
             purgatory=Purgatory(),

@@ -1,6 +1,7 @@
 """The share group APIs of the group coordinator through their own bytes: 76, 77, 90, 91, 92 (KIP-932)."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -130,6 +131,20 @@ class TestOffsets:
         assert (await node.beat(0, "t")).error_code == 0
         assert node.world.states.states[key(0)].start_offset == 7
         assert node.world.states.states[key(1)].start_offset == 0, "added to a topic that the group has"
+
+    async def test_each_reset_has_an_epoch_of_its_own_g11(self, node: ShareNode) -> None:
+        """In Kafka all resets of an empty group have the same: a leader could write to the state after the next one.
+
+        Also within one second, and where the group's last coordinator had a clock that was ahead.
+        """
+        states, epochs = node.world.states.states, []
+        for _ in range(3):
+            await node.alter(("t", 0, 7))
+            epochs.append(states[key(0)].state_epoch)
+        states[key(0)] = states[key(0)]._replace(state_epoch=2**30)
+        await node.alter(("t", 0, 8), ("t", 1, 8))
+        epochs += states[key(0)].state_epoch, states[key(1)].state_epoch
+        assert [after - before for before, after in pairwise(epochs)] == [1, 1, 2**30 - epochs[2] + 1, 0]
 
     async def test_a_group_with_members_keeps_its_offsets_g11(self, node: ShareNode) -> None:
         """GroupMetadataManager.throwIfShareGroupIsNotEmpty, ShareGroup.validateDeleteGroup."""

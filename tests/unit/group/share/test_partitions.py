@@ -4,17 +4,29 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from fencepost.coordinator.group.share.partitions import Begun, GroupPartitions
+from fencepost.coordinator.group.share.partitions import Begun, GroupPartitions, new_state_epoch
 from fencepost.coordinator.share.values import UNINITIALIZED, InitialState
 from fencepost.protocol.errors import ErrorCode
+from tests.kit.clocks import VirtualClock
 from tests.unit.group.share.kit import NONE, Topics, World, key, topic_id
+
+
+def epoch() -> int:
+    return new_state_epoch(0, VirtualClock().now_ms())
+
+
+def test_a_state_epoch_is_above_those_of_the_group_before_it_was_deleted_g4() -> None:
+    """Kafka takes the group's epoch, which begins anew with it (buildInitializeShareGroupStateRequest)."""
+    assert new_state_epoch(7, 1_577_836_800_000 + 9_500) == 9
+    assert new_state_epoch(10, 1_577_836_800_000 + 9_500) == 10
+    assert new_state_epoch(0, 3_725_000_000_000) < 1 << 31, "the year 2088"
 
 
 class TestBeginning:
     async def test_new_partitions_begin_by_the_groups_reset_policy_g4(self, world: World) -> None:
-        """GroupMetadataManager.buildInitializeShareGroupStateRequest: at the group's epoch, without an offset."""
+        """GroupMetadataManager.buildInitializeShareGroupStateRequest: without an offset."""
         await world.beat("a", 0)
-        assert world.states.asked == [{key(one): InitialState(1, UNINITIALIZED) for one in range(3)}]
+        assert world.states.asked == [{key(one): InitialState(epoch(), UNINITIALIZED) for one in range(3)}]
         assert world.share.partitions == GroupPartitions({}, {topic_id("t"): Begun("t", frozenset({0, 1, 2}))})
         await world.beat("a", 2)
         assert len(world.states.asked) == 1
@@ -25,7 +37,7 @@ class TestBeginning:
         world.topics.sizes["t"] = 4
         world.service.topics_changed(["t"])
         assert await world.has("a") == [0, 1, 2, 3]
-        assert world.states.asked[1:] == [{key(3): InitialState(2, 0)}]
+        assert world.states.asked[1:] == [{key(3): InitialState(epoch(), 0)}]
 
     async def test_only_what_is_initialised_is_assigned_and_the_rest_is_asked_for_again_g4(self, world: World) -> None:
         """GroupCoordinatorService.uninitializeShareGroupState, GroupMetadataManager.initializedAssignmentPending."""
@@ -59,7 +71,7 @@ class TestBeginning:
         assert list(again.share.partitions.initializing) == [topic_id("t")]
         world.states.gate.set()
         assert (await again.beat("b", 0)).assignment == {topic_id("t"): frozenset({0, 1, 2})}
-        assert again.states.asked[1] == {key(one): InitialState(1, UNINITIALIZED) for one in range(3)}
+        assert again.states.asked[1] == {key(one): InitialState(epoch(), UNINITIALIZED) for one in range(3)}
 
     async def test_who_is_refused_begins_nothing_g4(self, world: World) -> None:
         await world.beat("a", 0)
@@ -99,7 +111,7 @@ class TestDeletedTopics:
         world.service.topics_deleted(["t"])
         reply = await world.beat("a", 2)
         assert reply.assignment == {topic_id("t-again"): frozenset({0, 1, 2})}
-        assert world.states.asked[1][key(0, "t-again")] == InitialState(2, UNINITIALIZED)
+        assert world.states.asked[1][key(0, "t-again")] == InitialState(epoch(), UNINITIALIZED)
 
 
 class TestDeletedGroups:
