@@ -1,5 +1,6 @@
 """A worker of a share world: a member whose transactions have its output and acknowledgements (KIP-1289's draft)."""
 
+from contextlib import suppress
 from random import Random
 from typing import Any, Protocol, cast
 
@@ -143,8 +144,12 @@ class Worker:
 async def committed_output(line: Line) -> list[tuple[int, int]]:
     """Partition and offset of each record of the committed output, as often as it is there."""
     request: FetchRequest = fetch_request(OUTPUT, 0, isolation=1, max_bytes=1 << 24)
-    answer = await line.ask(11, request)
-    [part] = answer.responses[0].partitions
-    assert not part.error_code, part
+    while True:
+        with suppress(Lost):  # the broker may start again now, with a slow disk
+            answer = await line.ask(11, request)
+            [part] = answer.responses[0].partitions
+            if not part.error_code:
+                break
+        await trio.sleep(0.05)
     spots = [(value or b"").decode().split(":") for value in committed_values(part)]
     return [(int(partition), int(offset)) for partition, offset in spots]
