@@ -155,6 +155,7 @@ class Node:
     def _build_coordinators(self) -> None:
         config = self.config
         cluster_id = cluster_id_of(config.data_directory, config.node_id, config.cluster_id, self._entropy)
+        followed = self.place.followed_metadata
         self.metadata_log = open_metadata_log(self.logs, self.flusher, metadata_log_config(config), config.secured)
         self._snapshots = MetadataSnapshots(
             self.metadata_log,
@@ -166,13 +167,13 @@ class Node:
             self.place.keep_metadata,
         )
         self.metadata = MetadataService(
-            MetadataPartitionLog(self.metadata_log, self.flusher),
+            followed or MetadataPartitionLog(self.metadata_log, self.flusher),
             self.clock,
-            cluster_facts(config, cluster_id, dead_letters=self.place.leads_all),
+            cluster_facts(config, cluster_id, dead_letters=self.place.leads_all, node_ids=self.place.node_ids),
             self._rules,
             new_id=partial(new_topic_id, self._entropy),
             observer=self._metadata_changed,
-            snapshots=self._snapshots if self.place.outlives_process else None,
+            snapshots=followed.snapshots if followed else self._snapshots if self.place.outlives_process else None,
         )
         self.metadata.producer_ids_from = self.place.first_producer_id
         self.metadata.deleted_topic_ids.update(self._snapshots.deleted_topic_ids())
@@ -214,7 +215,8 @@ class Node:
         return self.share_states.runtime, self.groups.runtime, self.transactions.runtime
 
     def _internal_logs(self, topic: str, count: int) -> InternalTopicLogs:
-        return InternalTopicLogs(topic, count, self.flusher, self.partitions.open, self.logs.partitions)
+        epoch = self.place.coordinator_epoch
+        return InternalTopicLogs(topic, count, self.flusher, self.partitions.open, self.logs.partitions, epoch)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -304,6 +306,8 @@ class Node:
     async def _make_server(self, services: trio.Nursery) -> Server:
         server = Server(self, self.logs.upkeep)
         opened = await open_listeners(server, self, services) if self._listening else None
+        for one in self.place.listenings():
+            server.listen(one)
         self.endpoints = configured_addresses(self.config) if opened is None else opened
         return server
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from fencepost.broker.config.broker_config import BrokerConfig
+    from fencepost.broker.cores.followed_metadata import FollowedMetadata
     from fencepost.broker.log.config import LogConfig
     from fencepost.broker.log.durability.flush_batch import Gathering
     from fencepost.broker.log.durability.flusher import Durability
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
     from fencepost.broker.log.results import Ticket
     from fencepost.broker.log.storage.store import Store, SyncTask
     from fencepost.broker.network.dispatch import Handler
+    from fencepost.broker.network.listening import Listening
     from fencepost.broker.security.sasl.session import Mechanism
     from fencepost.coordinator.metadata.image import TopicImage
     from fencepost.coordinator.ports import Marker, ProducerIdSource, RemoteCoordinators, TopicView
     from fencepost.coordinator.share.values import SharePersister
+    from fencepost.protocol.errors import ErrorCode
     from fencepost.protocol.topics import TopicPartition
 
 
@@ -83,6 +86,10 @@ class Place(ABC):
     """Whether each run of the broker serves its metrics; otherwise its process does so for all runs."""
     followed: Followed | None = None
     """None if consumers read from leaders only."""
+    followed_metadata: "FollowedMetadata | None" = None
+    """The metadata log of another broker; None if this one has its own."""
+    node_ids: tuple[int, ...] = ()
+    """The brokers that partitions are placed on; none: this one."""
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
@@ -169,9 +176,28 @@ class Place(ABC):
         """Where a marker goes for a partition that clients cannot use here; None if nowhere."""
         return None
 
+    def leaders_elsewhere(self, partitions: "Collection[TopicPartition]") -> "Mapping[int, Collection[TopicPartition]]":
+        """Of these partitions those to which markers go by `write_markers`, by their leader."""
+        return {}
+
+    async def write_markers(
+        self, broker: int, marker: "Marker", partitions: "Collection[TopicPartition]"
+    ) -> "Mapping[TopicPartition, ErrorCode]":
+        """Have the leader of these partitions write a marker; an error for each."""
+        raise NotImplementedError
+
     async def read_markers(self, logs: "Collection[PartitionLog]") -> bool:
         """Read what coordinators of other brokers have written to these logs. Returns whether that succeeded."""
         return True
+
+    def listenings(self) -> "Iterable[Listening]":
+        """Listeners besides the configured ones."""
+        return ()
+
+    @property
+    def coordinator_epoch(self) -> int | None:
+        """The epoch in the markers of this broker's transaction coordinator; None: that of its log."""
+        return None
 
     # Logs
 

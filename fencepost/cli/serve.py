@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from fencepost.broker.cluster.serving.broker import ClusterBroker
     from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.broker.node import Node
+    from fencepost.broker.place import Place
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ _START_TIME_FIELD = 19
     type=click.Path(path_type=Path, file_okay=False),
     help="Directory of the logs. [default: ./fencepost-data]",
 )
+@click.option("--cores", type=click.IntRange(1), default=1, help="How many cores of the machine to use. [default: 1]")
 @click.option("--memory", is_flag=True, help="Keep everything in memory. A restart begins empty.")
 @click.option(
     "--store",
@@ -100,6 +103,7 @@ _START_TIME_FIELD = 19
 @click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
 def serve(
     data: Path | None,
+    cores: int,
     memory: bool,
     store: str | None,
     objects: str | None,
@@ -159,7 +163,26 @@ def serve(
         left_out = ",".join(config.controller_listeners)
         logger.warning("controller listener is not served, this node is its own controller listener=%s", left_out)
     _warn_of_open_listeners(config)
-    sys.exit(run_broker(config))
+    sys.exit(run_cores(config, cores) if cores > 1 else run_broker(config))
+
+
+def run_cores(config: "BrokerConfig", cores: int) -> int:
+    """Run a broker on each of several cores; return the exit code."""
+    from fencepost.broker.cores.layout import Layout
+    from fencepost.broker.cores.place import Core
+    from fencepost.broker.cores.supervisor import Supervisor, prepared
+
+    import_module("fencepost.broker.node")  # before the forks: all cores share its memory
+    layout = prepared(config, cores)
+
+    def one(layout: Layout, number: int, ready_fd: int) -> int:
+        return run_broker(layout.configs[number], Core(layout, number), ready_fd)
+
+    def ready() -> None:
+        addresses = [f"{one.listeners[0].partition('://')[2]}" for one in layout.configs]
+        print(f"fencepost ready on {addresses[0]} cores={','.join(addresses)} pid={os.getpid()}", flush=True)
+
+    return Supervisor(layout, one, ready).run()
 
 
 def open_listeners(config: "BrokerConfig") -> list[str]:
@@ -206,7 +229,7 @@ def _named(address: str, listeners: tuple[str, ...] = ()) -> str:
     return address if "://" in address else f"{first.partition('://')[0]}://{address}"
 
 
-def run_broker(config: "BrokerConfig") -> int:
+def run_broker(config: "BrokerConfig", place: "Place | None" = None, ready_fd: int | None = None) -> int:
     """Run a broker in this process; return its exit code."""
     notify("STATUS=Opening the logs.")
     gc.disable()  # objects of the start stay alive; `_tune_collector` runs the collector once after the start
@@ -216,7 +239,10 @@ def run_broker(config: "BrokerConfig") -> int:
 
     _warn_of_few_connections(raise_descriptor_limit())
     try:
-        trio.run(_serve if config.cluster_store is None else _serve_in_cluster, config)
+        if config.cluster_store is None:
+            trio.run(_serve, config, place, ready_fd)
+        else:
+            trio.run(_serve_in_cluster, config)
     except Exception as failure:
         for error in _leaves(failure):
             if _explains_itself(error):
@@ -241,19 +267,23 @@ def _leaves(error: BaseException) -> list[BaseException]:
     return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
 
 
-async def _serve(config: "BrokerConfig") -> None:
+async def _serve(config: "BrokerConfig", place: "Place | None" = None, ready_fd: int | None = None) -> None:
     import trio
 
     from fencepost.broker.node import Node
 
-    node = Node(config)
+    node = Node(config, place=place)
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_on_signal, node, nursery.cancel_scope, stop)
         await nursery.start(node.run)
         beside = await _start_beside(node, nursery, stop)
         _tune_collector()
-        _print_ready(node, beside)
+        if ready_fd is None:
+            _print_ready(node, beside)
+        else:
+            os.write(ready_fd, b"1")
+            os.close(ready_fd)
         nursery.start_soon(report_alive)
         await node.stopped.wait()
         nursery.cancel_scope.cancel()

@@ -137,10 +137,13 @@ def cleaner_settings(config: BrokerConfig) -> "CleanerSettings":
     )
 
 
-def cluster_facts(config: BrokerConfig, cluster_id: str, *, dead_letters: bool = True) -> ClusterFacts:
+def cluster_facts(
+    config: BrokerConfig, cluster_id: str, *, dead_letters: bool = True, node_ids: tuple[int, ...] = ()
+) -> ClusterFacts:
     return ClusterFacts(
         cluster_id=cluster_id,
         node_id=config.node_id,
+        node_ids=node_ids,
         default_partitions=config.num_partitions,
         auto_create_topics=config.auto_create_topics_enable,
         delete_topics=config.delete_topic_enable,

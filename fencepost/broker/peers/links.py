@@ -34,8 +34,10 @@ class Route(NamedTuple):
     """How to reach another broker."""
 
     endpoint: Endpoint
-    tls: Callable[[], ssl.SSLContext] | None
+    tls: Callable[[], ssl.SSLContext] | None = None
     """Makes the context of a connection; it reads files. None: the listener has no TLS."""
+    socket_path: str | None = None
+    """Of the broker's socket on this machine; then the endpoint only names the broker."""
 
 
 def route_to(config: BrokerConfig, peer: Peer) -> Route | None:
@@ -101,7 +103,11 @@ class PeerLinks:
 
     async def _open(self, route: Route) -> "_Link":
         """A connection on which both sides have proved that they are brokers of this cluster."""
-        stream: trio.abc.Stream = await trio.open_tcp_stream(*route.endpoint)
+        stream: trio.abc.Stream
+        if route.socket_path is None:
+            stream = await trio.open_tcp_stream(*route.endpoint)
+        else:
+            stream = await trio.open_unix_socket(route.socket_path)
         if route.tls is not None:
             stream = trio.SSLStream(
                 stream, await trio.to_thread.run_sync(route.tls), server_hostname=route.endpoint.host

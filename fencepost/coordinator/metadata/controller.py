@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from zlib import crc32
 
 from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.metadata.commands import (
@@ -150,7 +151,15 @@ class TopicController:
                 "cannot be reached because only 1 broker(s) are registered.",
             )
         count = self._facts.default_partitions if topic.partitions == -1 else topic.partitions
-        return self._too_many(count) or [(self._facts.node_id,)] * count
+        return self._too_many(count) or self._spread(topic.name, 0, count)
+
+    def _spread(self, name: str, first: int, count: int) -> list[tuple[int, ...]]:
+        """The replica of each partition: the brokers in turns, each topic from another one (StripedReplicaPlacer)."""
+        brokers = self._facts.node_ids
+        if len(brokers) < 2:
+            return [(self._facts.node_id,)] * count
+        begin = first + crc32(name.encode())
+        return [(brokers[(begin + number) % len(brokers)],) for number in range(count)]
 
     def _too_many(self, count: int) -> Outcome | None:
         most = self._facts.topic_partitions_max
@@ -295,7 +304,7 @@ class TopicController:
             problem = OVER_QUOTA
         if problem is not None:
             return problem
-        placed = wanted.assignments or [(self._facts.node_id,)] * added
+        placed = wanted.assignments or self._spread(topic.name, before, added)
         return _partitions(image, topic.topic_id, before, placed)
 
 

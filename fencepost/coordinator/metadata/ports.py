@@ -125,6 +125,8 @@ class ClusterFacts:
 
     cluster_id: str
     node_id: int
+    node_ids: tuple[int, ...] = ()
+    """The brokers that partitions are placed on, in turns; none: this one."""
     default_partitions: int = 1
     auto_create_topics: bool = True
     delete_topics: bool = True

@@ -1,0 +1,138 @@
+"""What the cores of one machine agree on: their node ids, directories, ports and secret."""
+
+import dataclasses
+import mmap
+import socket
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.listeners import EVERY_INTERFACE, Listener
+from fencepost.broker.network.context import Endpoint
+from fencepost.broker.peers.peer import Peer
+
+CORES_DIRECTORY = "cores"
+"""In the data directory: the directories of all cores but the first, whose directory is the data directory itself."""
+STARTS = "core-starts"
+"""The file of core 0's directory that counts the starts of cores: the epoch of their transaction coordinators."""
+_OFFSET = struct.Struct("@q")
+"""Aligned, so that no reader sees half of a new value."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """The cores of one machine. Core 0 has the metadata log, and is the controller."""
+
+    configs: tuple[BrokerConfig, ...]
+    """The settings of each core."""
+    secret: bytes
+    """By which the cores recognize one another; a new one for each start."""
+    sockets: tuple[socket.socket, ...]
+    """On which each core listens for the others: they outlive its processes."""
+    shared: mmap.mmap
+    """Memory of all cores."""
+    alive_fd: int = -1
+    """Can be read when the supervisor has ended."""
+    start: int = 0
+    """Of the process of this core: rises with each start of a core."""
+
+    @property
+    def root(self) -> Path:
+        """The directory of core 0."""
+        directory = self.configs[0].data_directory
+        assert directory is not None, "cores have files"
+        return directory
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        return tuple(config.node_id for config in self.configs)
+
+    def peers_of(self, node_id: int) -> dict[int, Peer]:
+        """The other cores, as clients reach them."""
+        return {
+            config.node_id: Peer(config.node_id, config.broker_rack, _advertised(config))
+            for config in self.configs
+            if config.node_id != node_id
+        }
+
+    def address(self, node_id: int) -> Endpoint:
+        """The first address of a core."""
+        return next(iter(_advertised(self.configs[self.node_ids.index(node_id)]).values()))
+
+    def socket_path(self, node_id: int) -> str:
+        path: str = self.sockets[self.node_ids.index(node_id)].getsockname()
+        return path
+
+    @property
+    def metadata_end(self) -> int:
+        """Below this offset the metadata log is durable; core 0 says so."""
+        offset: int = _OFFSET.unpack_from(self.shared)[0]
+        return offset
+
+    def set_metadata_end(self, offset: int) -> None:
+        """As core 0."""
+        _OFFSET.pack_into(self.shared, 0, offset)
+
+
+def read_start(root: Path) -> int:
+    """The number of the last start of a core; 0 if there was none. Raises ValueError for a damaged file."""
+    try:
+        return int((root / STARTS).read_text())
+    except FileNotFoundError:
+        return 0
+
+
+def configs_of(config: BrokerConfig, cores: int, cluster_id: str) -> tuple[BrokerConfig, ...]:
+    """Core K listens K ports above the configured ones, advertises K ports above, and has the node id K above."""
+    assert config.data_directory is not None
+    listeners = [Listener(one.name, one.host, one.port) for one in config.client_listeners]
+    free = {one.name: _free_ports(one.host, cores) for one in listeners if not one.port}
+    found = []
+    for number in range(cores):
+        own = tuple(
+            str(one._replace(port=one.port + number if one.port else free[one.name][number])) for one in listeners
+        )
+        advertised = tuple(
+            str(one.advertised._replace(port=one.advertised.port + number))
+            for one in config.client_listeners
+            if one.advertised is not None
+        )
+        changed = dataclasses.replace(
+            config,
+            node_id=config.node_id + number,
+            cluster_id=cluster_id,
+            listeners=own,
+            advertised_listeners=advertised or None,
+        )
+        if number:
+            directory = config.data_directory / CORES_DIRECTORY / str(number)
+            changed = dataclasses.replace(
+                changed,
+                log_dirs=(str(directory),),
+                metrics_listen=None,
+                console_listen=None,
+                schema_registry_listen=None,
+                first_user=None,
+                first_password=None,
+            )
+        found.append(changed)
+    return tuple(found)
+
+
+def _advertised(config: BrokerConfig) -> dict[str, Endpoint]:
+    return {
+        one.name: Endpoint(one.advertised.host, one.advertised.port)
+        if one.advertised
+        else Endpoint(socket.gethostname() if one.host in EVERY_INTERFACE else one.host, one.port)
+        for one in config.client_listeners
+    }
+
+
+def _free_ports(host: str, count: int) -> list[int]:
+    servers = [socket.create_server((host, 0)) for _ in range(count)]
+    try:
+        return [server.getsockname()[1] for server in servers]
+    finally:
+        for server in servers:
+            server.close()

@@ -1,0 +1,156 @@
+"""A broker's place on one core of several: it leads what the metadata say, from its own directory."""
+
+import logging
+from collections.abc import Collection, Mapping
+from functools import partial
+
+import trio
+
+from fencepost.broker.cores.followed_metadata import FollowedMetadata
+from fencepost.broker.cores.layout import Layout
+from fencepost.broker.cores.listening import CoresListening
+from fencepost.broker.cores.marker_writer import MarkerWriter
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.network.dispatch import Handler
+from fencepost.broker.peers.following import MetadataFollower, leave_to_others
+from fencepost.broker.peers.forwarding import forwarded
+from fencepost.broker.peers.links import PeerLinks, Route
+from fencepost.broker.peers.login import PeerLogins
+from fencepost.broker.peers.remote_offsets import with_remote_offsets
+from fencepost.broker.peers.remote_share_states import RemoteShareStates
+from fencepost.broker.peers.remote_transactions import RemoteProducerIds, RemoteTransactions
+from fencepost.broker.place import Alone, LeaderAndEpoch
+from fencepost.broker.ports import Broker
+from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER
+from fencepost.broker.security.sasl.session import Mechanism
+from fencepost.coordinator.metadata.image import TopicImage
+from fencepost.coordinator.ports import Marker, ProducerIdSource, TopicView
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Core(Alone):
+    """One of several brokers of one machine. Core 0 is the controller; the others read its metadata log."""
+
+    leads_all = False
+
+    def __init__(self, layout: Layout, number: int) -> None:
+        config = layout.configs[number]
+        super().__init__(config)
+        self.serves_pages = not number
+        self._layout = layout
+        self._controller = layout.configs[0].node_id
+        logins = PeerLogins(layout.secret)
+        self.mechanisms = {FENCEPOST_CLUSTER: Mechanism(logins.new_exchange, advertised=False)}
+        self.links = PeerLinks(f"core-{number}", self._route, logins)
+        self.peers = layout.peers_of(config.node_id)
+        self.follower = MetadataFollower(self, self._follow)
+        self.followed_metadata = None if self.is_controller else FollowedMetadata(layout)
+        self.node_ids = layout.node_ids
+        self._node: Broker | None = None
+        self._markers: MarkerWriter | None = None
+
+    def _route(self, broker: int) -> Route | None:
+        if broker not in self.peers:
+            return None
+        return Route(self._layout.address(broker), socket_path=self._layout.socket_path(broker))
+
+    # Who leads what
+
+    @property
+    def is_controller(self) -> bool:
+        return self.node_id == self._controller
+
+    @property
+    def controller_id(self) -> int:
+        return self._controller
+
+    def leader(self, topic_id: bytes, partition: int) -> LeaderAndEpoch:
+        topic = None if self._node is None else self._node.metadata.image.topics_by_id.get(topic_id)
+        if topic is None or partition >= topic.partitions:
+            return LeaderAndEpoch(None, -1)
+        found = topic.assignment[partition]
+        return LeaderAndEpoch(found.leader, found.leader_epoch)
+
+    def leads_partition(self, topic_id: bytes, partition: int) -> bool:
+        return self.leader(topic_id, partition).leader == self.node_id
+
+    def count_led(self, topic: TopicImage) -> int:
+        return sum(one.leader == self.node_id for one in topic.assignment)
+
+    @property
+    def coordinator_epoch(self) -> int:
+        return self._layout.start
+
+    def listenings(self) -> list[CoresListening]:
+        number = self._layout.node_ids.index(self.node_id)
+        address = self._layout.address(self.node_id)
+        return [CoresListening(self._layout.sockets[number], self.mechanisms[FENCEPOST_CLUSTER], self._config, address)]
+
+    # What other brokers do
+
+    def wrapped(self, api_key: int, handle: Handler) -> Handler:
+        return with_remote_offsets(self, api_key, forwarded(self, self.follower, api_key, handle))
+
+    def producer_ids(self, own: ProducerIdSource) -> ProducerIdSource:
+        return RemoteProducerIds(self, own)
+
+    def remote_coordinators(self, topics: TopicView, partitions: int) -> RemoteTransactions:
+        return RemoteTransactions(self, topics, partitions)
+
+    def share_persister(self, node: Broker) -> RemoteShareStates:
+        return RemoteShareStates(self, node.share_states, node.metadata, partial(self.follower.catch_up, node))
+
+    def leaders_elsewhere(self, partitions: Collection[TopicPartition]) -> Mapping[int, list[TopicPartition]]:
+        found: dict[int, list[TopicPartition]] = {}
+        assert self._node is not None
+        topics = self._node.metadata.image.topics_by_name
+        for tp in partitions:
+            topic = topics.get(tp.topic)
+            leader = None if topic is None else self.leader(topic.topic_id, tp.partition).leader
+            if leader not in (None, self.node_id):
+                found.setdefault(leader, []).append(tp)
+        return found
+
+    async def write_markers(
+        self, broker: int, marker: Marker, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        assert self._markers is not None
+        return await self._markers.write(broker, marker, partitions)
+
+    # Start and stop
+
+    async def load_metadata(self, node: Broker) -> None:
+        self._node = node
+        await super().load_metadata(node)
+        await self.follower.until_bootstrapped(node)
+
+    async def begin(self, node: Broker, services: trio.Nursery) -> None:
+        self._markers = MarkerWriter(self, services)
+        if self.is_controller:
+            node.metadata_log.watchers[self] = None
+            self.wake()
+            for runtime in node.runtimes:
+                leave_to_others(node, runtime.topic)
+        else:
+            self.follower.begin(node, services)
+        services.start_soon(self._stop_with_supervisor, node)
+        await super().begin(node, services)
+
+    async def _stop_with_supervisor(self, node: Broker) -> None:
+        await trio.lowlevel.wait_readable(self._layout.alive_fd)
+        logger.critical("the supervisor has ended, so this core stops")
+        node.stop()
+
+    async def _follow(self, log: PartitionLog) -> bool:
+        """Whether core 0 has written more that is durable."""
+        followed = self.followed_metadata
+        assert followed is not None
+        return followed.end_offset < self._layout.metadata_end
+
+    def wake(self) -> None:
+        """Tell the other cores how much of the metadata log is durable: it has changed."""
+        assert self._node is not None
+        self._layout.set_metadata_end(self._node.metadata_log.high_watermark)
