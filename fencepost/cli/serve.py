@@ -190,7 +190,10 @@ def run_cores(config: "BrokerConfig", cores: int) -> int:
         notify("READY=1", f"STATUS=Serving on {', '.join(addresses)}.")
         print(f"fencepost ready on {addresses[0]} cores={','.join(addresses)} pid={os.getpid()}", flush=True)
 
-    return Supervisor(layout, serve_core, report, watchdog_seconds()).run()
+    try:
+        return Supervisor(layout, serve_core, report, watchdog_seconds()).run()
+    finally:
+        layout.close()
 
 
 def open_listeners(config: "BrokerConfig") -> list[str]:

@@ -24,7 +24,7 @@ from fencepost.broker.cores.layout import Layout, next_start
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0
 """How long a core that has ended waits for its next start: doubled each time, until it has lived for the longest."""
 STOP_LAST_SECONDS = 20.0
-"""A stop waits so long for the other cores before it stops core 0, whose answers they may need."""
+"""How long a stop waits for the other cores, before it stops core 0: they may need its answers."""
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Supervisor:
     """The processes of all cores."""
 
     def __init__(self, layout: Layout, serve: Serve, notify: Callable[[str], None], watchdog_seconds: float) -> None:
-        """`notify` is called with "ready" and "alive". A core that is silent for `watchdog_seconds` is killed; 0: none."""
+        """`notify` gets "ready" and "alive". A core that is silent for `watchdog_seconds` is killed; 0: none is."""
         self._layout = layout
         self._serve = serve
         self._notify = notify
@@ -165,7 +165,7 @@ class Supervisor:
             )
 
     def _watch(self) -> None:
-        """Kill cores whose event loop hangs; while there is none, the service manager is told that all live."""
+        """Kill cores whose event loop hangs; while there is none, report that all live."""
         now = time.monotonic()
         if self._stopping and (now >= self._last_until or not any(core.pid for core in self._cores[1:])):
             self._stop_core_0()
