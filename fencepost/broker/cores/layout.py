@@ -112,10 +112,14 @@ class Layout:
 
 def read_start(root: Path) -> int:
     """The number of the last start of a core; 0 if there was none. Raises ValueError for a damaged file."""
+    path = root / STARTS
     try:
-        return int((root / STARTS).read_text())
+        text = path.read_text().strip()
     except FileNotFoundError:
         return 0
+    if not text.isascii() or not text.isdigit():
+        raise ValueError(f"{path} is damaged: write the number of a later start into it, such as 1000000000")
+    return int(text)
 
 
 def prepared(config: BrokerConfig, cores: int) -> Layout:
@@ -138,8 +142,16 @@ def prepared(config: BrokerConfig, cores: int) -> Layout:
         () if pages is None else tuple(_listening(f"{sockets}{number}-pages") for number in range(cores)),
         pages,
         mmap.mmap(-1, mmap.PAGESIZE),
-        tuple(os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) for _ in configs),
+        tuple(nonblocking_pipe() for _ in configs),
     )
+
+
+def nonblocking_pipe() -> tuple[int, int]:
+    """The two ends of a pipe, of which neither blocks: the one to read from, and the one to write to."""
+    ends = os.pipe()
+    for end in ends:
+        os.set_blocking(end, False)
+    return ends
 
 
 def _socket_names() -> str:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from fencepost.broker.cores.layout import Layout, next_start
+from fencepost.broker.cores.layout import Layout, next_start, nonblocking_pipe
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0
 """How long a core that has ended waits for its next start: doubled each time, until it has lived for the longest."""
@@ -57,9 +57,9 @@ class Supervisor:
         self._notify = notify
         self._watchdog_seconds = watchdog_seconds
         self._cores = [_Core(number) for number in range(len(layout.configs))]
-        self._alive = os.pipe2(os.O_CLOEXEC)
+        self._alive = os.pipe()
         """Cores see the end of this pipe when the supervisor has ended, in whatever way."""
-        self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._wake = nonblocking_pipe()
         self._signals: list[int] = []
         self._stopping = False
         self._last_until = math.inf
@@ -112,8 +112,14 @@ class Supervisor:
                 self._start(core)
 
     def _start(self, core: _Core) -> None:
-        layout = dataclasses.replace(self._layout, start=next_start(self._layout.root), alive_fd=self._alive[0])
-        pipe, written = os.pipe2(os.O_CLOEXEC)
+        try:
+            start = next_start(self._layout.root)
+        except (OSError, ValueError) as error:
+            self._put_off(core)
+            logger.error("core %d cannot start, the next try is in %.1f s cause=%s", core.number, core.pause, error)
+            return
+        layout = dataclasses.replace(self._layout, start=start, alive_fd=self._alive[0])
+        pipe, written = os.pipe()
         pid = os.fork()
         if not pid:
             os.close(pipe)
@@ -153,16 +159,20 @@ class Supervisor:
                 core.pipe = -1
             if self._stopping:
                 continue
-            now = time.monotonic()
-            lived_long = now - core.began > LONGEST_PAUSE_SECONDS
-            core.pause = FIRST_PAUSE_SECONDS if lived_long else min(core.pause * 2, LONGEST_PAUSE_SECONDS)
-            core.start_at = now + core.pause
+            self._put_off(core)
             logger.error(
                 "core %d ended, it starts again in %.1f s and the others go on exit_code=%d",
                 core.number,
                 core.pause,
                 os.waitstatus_to_exitcode(status),
             )
+
+    def _put_off(self, core: _Core) -> None:
+        """Until the next try, the longer the shorter it lived."""
+        now = time.monotonic()
+        lived_long = now - core.began > LONGEST_PAUSE_SECONDS
+        core.pause = FIRST_PAUSE_SECONDS if lived_long else min(core.pause * 2, LONGEST_PAUSE_SECONDS)
+        core.start_at = now + core.pause
 
     def _watch(self) -> None:
         """Kill cores whose event loop hangs; while there is none, report that all live."""

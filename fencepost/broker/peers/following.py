@@ -27,7 +27,9 @@ class MetadataFollower:
         read: Callable[[Broker], Awaitable[bool]],
         wait: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`read` makes the new records readable and returns whether there are any; `wait` returns when to look, or every FOLLOW_SECONDS without it."""
+        """`read` makes the new records readable and returns whether there are any. `wait` returns when to look; None:
+        every FOLLOW_SECONDS.
+        """
         self._place = place
         self._read = read
         self._wait = wait or partial(trio.sleep, FOLLOW_SECONDS)
