@@ -103,8 +103,8 @@ class Layout:
             with suppress(BlockingIOError):  # it is full: that core has not looked yet
                 os.write(written, b"1")
 
-    async def metadata_told(self, number: int) -> None:
-        """Return when core 0 has told of more since the last call; or has ended, and tells after its start."""
+    async def metadata_written(self, number: int) -> None:
+        """Return when core 0 has made more durable since the last call."""
         await trio.lowlevel.wait_readable(self.wakes[number][0])
         with suppress(BlockingIOError):
             os.read(self.wakes[number][0], _WAKES_AT_ONCE)

@@ -49,7 +49,7 @@ class Core(Alone):
         self.mechanisms = {FENCEPOST_CLUSTER: Mechanism(logins.new_exchange, advertised=False)}
         self.links = PeerLinks(f"core-{number}", self._route, logins)
         self.peers = layout.peers_of(config.node_id)
-        self.follower = MetadataFollower(self, self._follow, self._metadata_written)
+        self.follower = MetadataFollower(self, self._follow, self._more_metadata)
         self.followed_metadata = None if self.is_controller else FollowedMetadata(layout)
         self.node_ids = layout.node_ids
         self._node: Broker | None = None
@@ -149,7 +149,7 @@ class Core(Alone):
     async def load_metadata(self, node: Broker) -> None:
         self._node = node
         while not self.is_controller and not self._layout.metadata_end:
-            await self._layout.metadata_told(self.number)  # with less of the metadata, topics would look deleted
+            await self._layout.metadata_written(self.number)  # with less of the metadata, topics would look deleted
         await super().load_metadata(node)
         await self.follower.until_bootstrapped(node)
 
@@ -181,6 +181,6 @@ class Core(Alone):
         assert self._node is not None
         self._layout.tell_metadata_end(self._node.metadata_log.high_watermark)
 
-    async def _metadata_written(self) -> None:
-        """Return when core 0 has told of more, or may have."""
-        await self._layout.metadata_told(self.number)
+    async def _more_metadata(self) -> None:
+        """Return when core 0 has made more durable, or may have."""
+        await self._layout.metadata_written(self.number)
