@@ -95,7 +95,7 @@ def targets_of(options: argparse.Namespace, brokers: list[OwnBroker]) -> tuple[l
 
 def on_cores(cores: int, directory: Path, durability: str) -> OwnBroker:
     """A broker on several cores."""
-    broker = OwnBroker(f"fencepost ({durability}, {cores} cores)", directory, durability)
+    broker = OwnBroker(f"fencepost ({durability} {cores} cores)", directory, durability)
     broker.arguments = ["--cores", str(cores)]
     return broker
 
@@ -125,7 +125,7 @@ def main() -> int:
             brokers.append(ClusterBroker(Path(directory), options.store, options.objects))
         targets, pairs = targets_of(options, brokers)
         if options.cores:
-            pairs += [(one.name, one.name.partition(",")[0] + ")") for one in brokers if one.arguments]
+            pairs += [(one.name, f"fencepost ({one.durability})") for one in brokers if one.arguments]
         pairs += [("fencepost (cluster)", "fencepost (fsync)")] if options.store else []
         measured = run_start_ups(brokers) if options.only in "start-up" else []
         try:
