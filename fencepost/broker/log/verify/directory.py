@@ -56,7 +56,7 @@ class MetadataFacts:
     records: Mapping[str, RecordCheck] | None = None
     """Checks of records by topic."""
     own_files: Collection[str] = ()
-    """Files of the data directory that the caller checks."""
+    """Files and directories of the data directory that the caller checks."""
 
 
 class DirectoryCheck:
@@ -91,7 +91,7 @@ class DirectoryCheck:
             if name not in known:
                 self._left_over(name, name.endswith(_HALF_DONE))
         for name in child_names(self._directory):
-            if partition_of(name) is None:
+            if partition_of(name) is None and name not in facts.own_files:
                 self._strange_directory(name)
         starts = [self._offsets.get(name) for name in (LOG_STARTS, LOG_STARTS_TWIN)]
         if LOG_STARTS in self._offsets and starts == [None, None]:
