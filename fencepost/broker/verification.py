@@ -1,6 +1,7 @@
 """The check of `fencepost verify`: of the logs, and of the cluster identity and the internal topics' records."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from fencepost.broker.log.storage.checkpoints import PARTITION_METADATA
@@ -54,7 +55,7 @@ def verify(
     }
     if (topic is not None or partition is not None) and not any(chosen.values()):
         raise LookupError(f"{directory} holds no such partition")
-    facts = metadata_facts(directory)
+    facts = replace(metadata_facts(directory), on_cores={tp for check in checks.values() for tp in check.partitions})
     begin(sum(check.total_bytes(chosen[path]) for path, check in checks.items()))
     if METADATA_PARTITION in chosen[directory]:
         _check_snapshots(directory / str(METADATA_PARTITION), report)

@@ -57,6 +57,8 @@ class MetadataFacts:
     """Checks of records by topic."""
     own_files: Collection[str] = ()
     """Files and directories of the data directory that the caller checks."""
+    on_cores: Collection[TopicPartition] = ()
+    """The partitions that have a directory on any core."""
 
 
 class DirectoryCheck:
@@ -99,6 +101,8 @@ class DirectoryCheck:
             self._report.damage(LOG_STARTS, "the file and its copy are both damaged", meaning)
         for name, offsets in self._offsets.items():
             for tp, offset in (offsets or {}).items():
+                if tp in facts.on_cores and tp not in self.partitions:
+                    continue  # a move to another core was interrupted
                 if name == RECOVERY_POINTS and self._is_lost(tp, offset, facts):
                     what = f"is missing, but everything below offset {offset} was durable"
                     self._report.damage(str(tp), what, f"The partition is offline until you {MISSING}")

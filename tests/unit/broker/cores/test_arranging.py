@@ -198,6 +198,9 @@ async def test_a_crash_at_any_step_loses_nothing(root: Path, tmp_path: Path, the
             pass
         else:
             break
+        report = Report()
+        verify(copy, report, shallow=True)
+        assert not report.damaged, report.findings
         second = DyingDisk(number // 2 + 1)
         try:
             arrange(config_of(copy), then, never, second)
