@@ -1,6 +1,10 @@
 """The number of cores changes between two starts: no record is lost or copied, and no epoch falls."""
 
 import os
+import random
+import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +23,9 @@ from tests.kit.broker_process import BrokerProcess
 from tests.kit.consecutive_ports import reserve_consecutive
 
 LONG = "long-" + "n" * 240
+ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "5"))
+"""How many starts are killed; more by hand."""
+LONGEST_START_SECONDS = 3.0
 TOPICS = {"plain": 6, "compacted": 3, LONG: 2, "single": 1}
 
 
@@ -175,6 +182,29 @@ def test_one_three_two_one(broker: BrokerProcess, unclean: bool) -> None:
         broker.start()
         story.check()
         story.delete_again()
+    assert broker.stop() == 0
+    story.verify()
+
+
+def test_starts_that_are_killed_lose_nothing(broker: BrokerProcess) -> None:
+    """kill -9 of all processes at any moment of a start, each time with another number of cores."""
+    chance = random.Random("cores")
+    story = Story(broker)
+    broker.cores = 1
+    broker.start()
+    story.create()
+    story.write(0)
+    broker.kill()
+    for _ in range(ROUNDS):
+        broker.cores = chance.choice([1, 2, 3])
+        with broker.log_path.open("ab") as log:
+            started = subprocess.Popen(broker.command(), stdout=log, stderr=log, start_new_session=True)
+        time.sleep(chance.uniform(0.5, LONGEST_START_SECONDS))
+        os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
+    broker.cores = 3
+    broker.start()
+    story.check()
     assert broker.stop() == 0
     story.verify()
 
