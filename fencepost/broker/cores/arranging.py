@@ -102,7 +102,7 @@ class _Arrangement:
 
 
 def _move(config: BrokerConfig, root: Path, cores: int, disk: Disk, *, known: bool) -> int:
-    """Returns how many cores have to run first, with nothing changed; 0: all is done."""
+    """Returns how many cores have to run first, on the directories that they had; 0: all is done."""
     image = _image(root)
     if image is None:
         _set_format(root, cores)
@@ -111,7 +111,11 @@ def _move(config: BrokerConfig, root: Path, cores: int, disk: Disk, *, known: bo
     found, stores = arrangement.found, arrangement.stores
     if arrangement.moved or found.is_needed:
         if not known and not found.clean:
-            return _cores_of(image, config.node_id)
+            last = _cores_of(image, config.node_id)
+            before = _Arrangement(config, root, last, image, disk).found
+            if before.moves:  # the metadata log was cut, and what is left of it does not know the last moves
+                before.run()
+            return last
         _set_format(root, cores)
         logger.info("moving partitions to the cores that lead them now cores=%d partitions=%d", cores, len(found.moves))
         stores[0].replace(CORE_MOVES, b"", durable=True)

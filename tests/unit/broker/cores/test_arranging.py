@@ -232,6 +232,20 @@ def test_after_an_unclean_end_the_cores_of_the_last_start_run_first(killed: Path
     assert (killed / CORE_MOVES).exists()
 
 
+def test_cores_that_run_first_have_their_directories(killed: Path) -> None:
+    """The metadata log was cut: what is left of it says that one core has all, and the directories are on three."""
+    assert arrange(config_of(killed), 3, lambda cores: True)
+    (killed / CORE_MOVES).unlink()
+    assert len(set(homes(killed).values())) == 3
+
+    def finish(cores: int) -> bool:
+        assert (cores, set(homes(killed).values())) == (1, {0})
+        return True
+
+    assert arrange(config_of(killed), 3, finish)
+    assert len(set(homes(killed).values())) == 3
+
+
 def test_what_was_torn_is_not_trusted_after_a_move(killed: Path) -> None:
     """A clean directory that gets a partition of one that was not shut down cleanly is unclean, too."""
     other = killed / "cores" / "1"
