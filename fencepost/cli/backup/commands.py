@@ -42,7 +42,7 @@ def backup(directory: Path, target: Path, broker: Broker) -> None:
     The broker is asked once, for the ends of all logs at one instant. The backup has all that was acknowledged before,
     and nothing that came later: transactions are whole, group offsets fit the records. Files that do not change any
     more are hard links, if TARGET is on the same file system: copy the backup to another disk. A stopped broker is not
-    asked.
+    asked. A broker on several cores must be stopped.
 
     \b
     Examples:
