@@ -6,6 +6,7 @@ is now, and its rows are in that directory from before the move until after it.
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from fencepost.broker.log.storage.checkpoints import (
@@ -78,9 +79,18 @@ class Rearrangement:
         self.clean = all(store.load(CLEAN_SHUTDOWN) is not None for store in self._has_logs)
         """Whether each directory with logs was shut down cleanly."""
         self.moves = [(tp, home) for tp, home in sorted(self._home.items()) if home is not wanted[tp].store]
-        self._rows = {name: {store: _load(store, name) for store in stores} for name in _FILES}
-        self._exact = {name: self._is_exact(name) for name in _FILES}
-        self._final = {name: self._final_rows(rows) for name, rows in self._rows.items()}
+
+    @cached_property
+    def _rows(self) -> dict[str, dict[FileStore, _Rows]]:
+        return {name: {store: _load(store, name) for store in self._stores} for name in _FILES}
+
+    @cached_property
+    def _exact(self) -> dict[str, bool]:
+        return {name: self._is_exact(name) for name in _FILES}
+
+    @cached_property
+    def _final(self) -> dict[str, dict[FileStore, _Rows]]:
+        return {name: self._final_rows(rows) for name, rows in self._rows.items()}
 
     def _find_home(self, tp: TopicPartition, places: list[FileStore]) -> None:
         wanted = self._wanted[tp]
