@@ -325,10 +325,11 @@ class Node:
         if self.config.metrics_listen is None or not self.place.serves_pages:
             return
         from fencepost.broker.metrics.exposition import renderer  # here: it imports prometheus_client
-        from fencepost.broker.metrics.pages import ready_alone, serve_pages
+        from fencepost.broker.metrics.pages import ready_alone
 
-        ready = partial(ready_alone, self)
-        self.metrics_endpoint = await serve_pages(self.config.metrics_listen, services, renderer(self), ready)
+        self.metrics_endpoint = await self.place.serve_pages(
+            self.config.metrics_listen, services, renderer(self), partial(ready_alone, self)
+        )
 
     # Changes of the metadata
 

@@ -4,7 +4,7 @@ The parts of a broker ask their place, so none of them asks whether there is a c
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fencepost.broker.log.durability.checkpointing import Checkpointer
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.log.results import Ticket
     from fencepost.broker.log.storage.store import Store, SyncTask
+    from fencepost.broker.metrics.pages import Readiness
+    from fencepost.broker.metrics.server import Page
+    from fencepost.broker.network.context import Endpoint
     from fencepost.broker.network.dispatch import Handler
     from fencepost.broker.network.listening import Listening
     from fencepost.broker.security.sasl.session import Mechanism
@@ -238,6 +241,18 @@ class Place(ABC):
     @abstractmethod
     def facts(self) -> list[str]:
         """NAME=VALUE, for the line of a broker that is ready."""
+
+    async def serve_pages(
+        self,
+        address: str,
+        services: "trio.Nursery",
+        metrics: "Callable[[], Awaitable[Page]]",
+        ready: "Callable[[], Readiness]",
+    ) -> "Endpoint":
+        """Serve the pages of `--metrics` until `services` end; returns the bound address. Raises OSError."""
+        from fencepost.broker.metrics.pages import serve_pages  # here: few brokers serve them
+
+        return await serve_pages(address, services, metrics, ready)
 
     def metrics(self, rows: int) -> "Iterable[Metric]":
         """The metrics of this place; `rows` is how many rows its logs have."""

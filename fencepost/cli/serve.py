@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import math
 import os
 import signal
 import sys
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING
 import click
 
 from fencepost.cli.addresses import is_loopback
-from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging
-from fencepost.cli.sd_notify import notify, report_alive
+from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging, name_core
+from fencepost.cli.sd_notify import notify, report_alive, watchdog_seconds
 from fencepost.extras import needed_for
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from fencepost.broker.cluster.serving.broker import ClusterBroker
     from fencepost.broker.config.broker_config import BrokerConfig
+    from fencepost.broker.cores.layout import Layout
     from fencepost.broker.node import Node
     from fencepost.broker.place import Place
 
@@ -168,21 +170,27 @@ def serve(
 
 def run_cores(config: "BrokerConfig", cores: int) -> int:
     """Run a broker on each of several cores; return the exit code."""
-    from fencepost.broker.cores.layout import Layout
+    from fencepost.broker.cores.layout import prepared
     from fencepost.broker.cores.place import Core
-    from fencepost.broker.cores.supervisor import Supervisor, prepared
+    from fencepost.broker.cores.supervisor import Supervisor
 
     import_module("fencepost.broker.node")  # before the forks: all cores share its memory
     layout = prepared(config, cores)
 
-    def one(layout: Layout, number: int, ready_fd: int) -> int:
-        return run_broker(layout.configs[number], Core(layout, number), ready_fd)
+    def serve_core(own: "Layout", number: int, pipe: int) -> int:
+        os.environ.pop("NOTIFY_SOCKET", None)
+        name_core(number)
+        return run_broker(own.configs[number], Core(own, number), pipe)
 
-    def ready() -> None:
-        addresses = [f"{one.listeners[0].partition('://')[2]}" for one in layout.configs]
+    def report(event: str) -> None:
+        if event == "alive":
+            notify("WATCHDOG=1")
+            return
+        addresses = [one.listeners[0].partition("://")[2] for one in layout.configs]
+        notify("READY=1", f"STATUS=Serving on {', '.join(addresses)}.")
         print(f"fencepost ready on {addresses[0]} cores={','.join(addresses)} pid={os.getpid()}", flush=True)
 
-    return Supervisor(layout, one, ready).run()
+    return Supervisor(layout, serve_core, report, watchdog_seconds()).run()
 
 
 def open_listeners(config: "BrokerConfig") -> list[str]:
@@ -282,11 +290,19 @@ async def _serve(config: "BrokerConfig", place: "Place | None" = None, ready_fd:
         if ready_fd is None:
             _print_ready(node, beside)
         else:
-            os.write(ready_fd, b"1")
-            os.close(ready_fd)
+            nursery.start_soon(_report_to_supervisor, ready_fd)
         nursery.start_soon(report_alive)
         await node.stopped.wait()
         nursery.cancel_scope.cancel()
+
+
+async def _report_to_supervisor(pipe: int) -> None:
+    """That this core is ready, and from then on that its event loop runs."""
+    import trio
+
+    while True:
+        os.write(pipe, b"1")
+        await trio.sleep(watchdog_seconds() / 4 or math.inf)
 
 
 async def _serve_in_cluster(config: "BrokerConfig") -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fencepost.broker.cores.layout import Layout
 from fencepost.broker.metadata.log import METADATA_PARTITION
-from fencepost.broker.metadata.reader import LogPosition, MetadataReader
+from fencepost.broker.metadata.reader import LogPosition, MetadataReader, NoMetadataLog
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.metadata.ports import LoggedBatch
 from fencepost.coordinator.ports import LogSuperseded
@@ -72,10 +72,9 @@ class FollowedSnapshots:
 
     def newest(self) -> MetadataImage | None:
         try:
-            reader = MetadataReader(self._directory)
-        except Exception:
-            return None
-        return reader.newest_snapshot()
+            return MetadataReader(self._directory).newest_snapshot()
+        except NoMetadataLog:
+            return None  # core 0 has not begun yet
 
     async def write(self, image: MetadataImage) -> None:
         raise AssertionError("only the controller writes snapshots")

@@ -2,18 +2,24 @@
 
 import dataclasses
 import mmap
+import os
+import secrets
 import socket
 import struct
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.listeners import EVERY_INTERFACE, Listener
+from fencepost.broker.metadata.identity import check_format, cluster_id_of
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.peers.peer import Peer
 
 CORES_DIRECTORY = "cores"
 """In the data directory: the directories of all cores but the first, whose directory is the data directory itself."""
+SECRET_BYTES = 32
+BACKLOG = 128
 STARTS = "core-starts"
 """The file of core 0's directory that counts the starts of cores: the epoch of their transaction coordinators."""
 _OFFSET = struct.Struct("@q")
@@ -30,6 +36,10 @@ class Layout:
     """By which the cores recognize one another; a new one for each start."""
     sockets: tuple[socket.socket, ...]
     """On which each core listens for the others: they outlive its processes."""
+    page_sockets: tuple[socket.socket, ...]
+    """On which each core serves its own pages to the others; empty if no pages are served."""
+    pages_socket: socket.socket | None
+    """On which every core serves the pages of all of them."""
     shared: mmap.mmap
     """Memory of all cores."""
     alive_fd: int = -1
@@ -83,7 +93,67 @@ def read_start(root: Path) -> int:
         return 0
 
 
-def configs_of(config: BrokerConfig, cores: int, cluster_id: str) -> tuple[BrokerConfig, ...]:
+def prepared(config: BrokerConfig, cores: int) -> Layout:
+    """The layout of the cores, whose directories are made. Raises WrongDirectory and OSError."""
+    directory = config.data_directory
+    assert directory is not None, "cores have files"
+    directory.mkdir(parents=True, exist_ok=True)
+    check_format(directory)
+    cluster_id = cluster_id_of(directory, config.node_id, config.cluster_id)
+    configs = _configs(config, cores, cluster_id)
+    for one in configs:
+        assert one.data_directory is not None
+        one.data_directory.mkdir(parents=True, exist_ok=True)
+    sockets = Path(tempfile.mkdtemp(prefix="fencepost-"))  # not in the data directory: a path has at most 107 bytes
+    pages = _pages_socket(config.metrics_listen)
+    return Layout(
+        configs,
+        secrets.token_bytes(SECRET_BYTES),
+        tuple(_listening(sockets / str(number)) for number in range(cores)),
+        () if pages is None else tuple(_listening(sockets / f"{number}.pages") for number in range(cores)),
+        pages,
+        mmap.mmap(-1, mmap.PAGESIZE),
+    )
+
+
+def _listening(path: Path) -> socket.socket:
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    found.bind(str(path))
+    found.listen(BACKLOG)
+    found.setblocking(False)
+    return found
+
+
+def _pages_socket(address: str | None) -> socket.socket | None:
+    if address is None:
+        return None
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket.create_server((host.strip("[]") or "127.0.0.1", int(port)), backlog=BACKLOG)
+    except OSError as error:
+        raise OSError(error.errno, f"metrics.listen: cannot listen on {address}: {error.strerror or error}") from error
+    found.setblocking(False)
+    return found
+
+
+def next_start(root: Path) -> int:
+    """The number of the next start of a core: durable before the core starts, so that none has it again."""
+    path = root / STARTS
+    number = read_start(root) + 1
+    with path.with_suffix(".tmp").open("w") as file:
+        file.write(f"{number}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    path.with_suffix(".tmp").replace(path)
+    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+    return number
+
+
+def _configs(config: BrokerConfig, cores: int, cluster_id: str) -> tuple[BrokerConfig, ...]:
     """Core K listens K ports above the configured ones, advertises K ports above, and has the node id K above."""
     assert config.data_directory is not None
     listeners = [Listener(one.name, one.host, one.port) for one in config.client_listeners]
@@ -110,7 +180,6 @@ def configs_of(config: BrokerConfig, cores: int, cluster_id: str) -> tuple[Broke
             changed = dataclasses.replace(
                 changed,
                 log_dirs=(str(directory),),
-                metrics_listen=None,
                 console_listen=None,
                 schema_registry_listen=None,
                 first_user=None,

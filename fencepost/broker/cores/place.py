@@ -1,7 +1,7 @@
 """A broker's place on one core of several: it leads what the metadata say, from its own directory."""
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
 import trio
@@ -10,7 +10,11 @@ from fencepost.broker.cores.followed_metadata import FollowedMetadata
 from fencepost.broker.cores.layout import Layout
 from fencepost.broker.cores.listening import CoresListening
 from fencepost.broker.cores.marker_writer import MarkerWriter
+from fencepost.broker.cores.pages import AllPages
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.metrics.pages import Readiness, pages_of
+from fencepost.broker.metrics.server import MetricsServer, Page
+from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.dispatch import Handler
 from fencepost.broker.peers.following import MetadataFollower, leave_to_others
 from fencepost.broker.peers.forwarding import forwarded
@@ -38,8 +42,8 @@ class Core(Alone):
 
     def __init__(self, layout: Layout, number: int) -> None:
         config = layout.configs[number]
+        self.number = number
         super().__init__(config)
-        self.serves_pages = not number
         self._layout = layout
         self._controller = layout.configs[0].node_id
         logins = PeerLogins(layout.secret)
@@ -85,9 +89,10 @@ class Core(Alone):
         return self._layout.start
 
     def listenings(self) -> list[CoresListening]:
-        number = self._layout.node_ids.index(self.node_id)
         address = self._layout.address(self.node_id)
-        return [CoresListening(self._layout.sockets[number], self.mechanisms[FENCEPOST_CLUSTER], self._config, address)]
+        return [
+            CoresListening(self._layout.sockets[self.number], self.mechanisms[FENCEPOST_CLUSTER], self._config, address)
+        ]
 
     # What other brokers do
 
@@ -119,6 +124,26 @@ class Core(Alone):
     ) -> Mapping[TopicPartition, ErrorCode]:
         assert self._markers is not None
         return await self._markers.write(broker, marker, partitions)
+
+    # Reports
+
+    async def serve_pages(
+        self,
+        address: str,
+        services: trio.Nursery,
+        metrics: Callable[[], Awaitable[Page]],
+        ready: Callable[[], Readiness],
+    ) -> Endpoint:
+        """Those of this core to the others, and those of all at the socket that all cores have."""
+        own, layout = pages_of(metrics, ready), self._layout
+        others = {number: one.getsockname() for number, one in enumerate(layout.page_sockets) if number != self.number}
+        assert layout.pages_socket is not None
+        for_others, for_all = MetricsServer(own), MetricsServer(AllPages(self.number, own, others).pages)
+        for_others.adopt(layout.page_sockets[self.number])
+        endpoint = for_all.adopt(layout.pages_socket)
+        services.start_soon(for_others.run)
+        services.start_soon(for_all.run)
+        return endpoint
 
     # Start and stop
 

@@ -1,39 +1,36 @@
 """Starts a broker for each core, starts those again that end, and stops all in order.
 
-    supervisor ----fork----> core 0, core 1, ...      each tells by a pipe that it is ready
+    supervisor ----fork----> core 0, core 1, ...
         ^                         |
-        +------- SIGCHLD ---------+
+        +---- a pipe for each ----+    a byte when it is ready, and from then on while it lives
 
-It has no threads and no event loop, so that it may fork at any time: what it has imported, all cores share in memory.
+It has no threads and no event loop, so that it may fork at any time. What it has imported, all cores share in memory.
 """
 
 import dataclasses
 import logging
-import mmap
+import math
 import os
-import secrets
 import select
 import signal
-import socket
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
-from fencepost.broker.config.broker_config import BrokerConfig
-from fencepost.broker.cores.layout import STARTS, Layout, configs_of, read_start
-from fencepost.broker.metadata.identity import check_format, cluster_id_of
+from fencepost.broker.cores.layout import Layout, next_start
 
-SECRET_BYTES = 32
-BACKLOG = 128
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0
 """How long a core that has ended waits for its next start: doubled each time, until it has lived for the longest."""
+STOP_LAST_SECONDS = 20.0
+"""A stop waits so long for the other cores before it stops core 0, whose answers they may need."""
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 
 logger = logging.getLogger(__name__)
+
+Serve = Callable[[Layout, int, int], int]
+"""Runs the broker of a core in its process, and writes bytes to a descriptor. Returns the exit code."""
 
 
 @dataclass(slots=True)
@@ -41,154 +38,156 @@ class _Core:
     number: int
     pid: int = 0
     """0 while it does not run."""
-    ready_fd: int = -1
+    pipe: int = -1
+    """Where it says that it is ready, and lives; -1 while it does not run."""
     is_ready: bool = False
     began: float = 0.0
-    pause: float = FIRST_PAUSE_SECONDS
+    heard_at: float = 0.0
+    pause: float = FIRST_PAUSE_SECONDS / 2
     start_at: float = 0.0
 
 
 class Supervisor:
-    """The processes of all cores. `run` returns the exit code, when all have ended."""
+    """The processes of all cores."""
 
-    def __init__(self, layout: Layout, serve: Callable[[Layout, int, int], int], ready: Callable[[], None]) -> None:
-        """`serve` runs the broker of a core in a child, and writes to the descriptor when it is ready."""
+    def __init__(self, layout: Layout, serve: Serve, notify: Callable[[str], None], watchdog_seconds: float) -> None:
+        """`notify` is called with "ready" and "alive". A core that is silent for `watchdog_seconds` is killed; 0: none."""
         self._layout = layout
-        self._cores = [_Core(number) for number in range(len(layout.configs))]
         self._serve = serve
-        self._ready = ready
-        self._alive_read, self._alive_write = os.pipe2(os.O_CLOEXEC)
-        """Cores see the end of this pipe when the supervisor has ended, however that was."""
+        self._notify = notify
+        self._watchdog_seconds = watchdog_seconds
+        self._cores = [_Core(number) for number in range(len(layout.configs))]
+        self._alive = os.pipe2(os.O_CLOEXEC)
+        """Cores see the end of this pipe when the supervisor has ended, in whatever way."""
+        self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._signals: list[int] = []
         self._stopping = False
+        self._last_until = math.inf
+        """While the others stop: when core 0 is stopped at the latest."""
         self._announced = False
 
     def run(self) -> int:
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        while any(core.pid for core in self._cores) or not self._stopping:
+        """Serve until SIGTERM or SIGINT; return the exit code when all cores have ended."""
+        signal.set_wakeup_fd(self._wake[1], warn_on_full_buffer=False)
+        for number in _SIGNALS:
+            signal.signal(number, self._note)
+        while not self._stopping or any(core.pid for core in self._cores):
             self._start_due()
-            self._step()
+            self._wait()
+            while self._signals:
+                self._stop(signal.Signals(self._signals.pop(0)))
+            self._reap()
+            self._watch()
         return 0
 
-    def _start_due(self) -> None:
+    def _note(self, number: int, frame: object) -> None:
+        if number != signal.SIGCHLD:
+            self._signals.append(number)
+
+    def _wait(self) -> None:
+        """Until a signal, a byte of a core, or the next moment at which something is due."""
         now = time.monotonic()
+        due = [core.start_at for core in self._cores if not core.pid and not self._stopping]
+        if self._watchdog_seconds:
+            due.append(now + self._watchdog_seconds / 4)
+        due.append(self._last_until)
+        timeout = None if min(due) == math.inf else max(0.0, min(due) - now)
+        pipes = {core.pipe: core for core in self._cores if core.pipe >= 0}
+        for fd in select.select([self._wake[0], *pipes], [], [], timeout)[0]:
+            data = os.read(fd, 4096)
+            if fd in pipes and data:
+                pipes[fd].is_ready, pipes[fd].heard_at = True, time.monotonic()
+            elif fd in pipes:
+                os.close(fd)
+                pipes[fd].pipe = -1
+        if not self._announced and all(core.is_ready for core in self._cores):
+            self._announced = True
+            self._notify("ready")
+
+    # Starts
+
+    def _start_due(self) -> None:
         for core in self._cores:
-            if not core.pid and not self._stopping and now >= core.start_at:
+            if not core.pid and not self._stopping and time.monotonic() >= core.start_at:
                 self._start(core)
 
     def _start(self, core: _Core) -> None:
-        start = next_start(self._layout.root)
-        layout = dataclasses.replace(self._layout, start=start, alive_fd=self._alive_read)
-        ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
+        layout = dataclasses.replace(self._layout, start=next_start(self._layout.root), alive_fd=self._alive[0])
+        pipe, written = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if not pid:
-            self._be(layout, core.number, ready_write)
-        os.close(ready_write)
-        core.pid, core.ready_fd, core.is_ready, core.began = pid, ready_read, False, time.monotonic()
+            os.close(pipe)
+            self._be(layout, core.number, written)
+        os.close(written)
+        core.pid, core.pipe, core.is_ready = pid, pipe, False
+        core.began = core.heard_at = time.monotonic()
         logger.info("core %d starts pid=%d", core.number, pid)
 
-    def _be(self, layout: Layout, number: int, ready_fd: int) -> NoReturn:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        os.close(self._alive_write)
-        for other in self._cores:
-            if other.ready_fd >= 0:
-                os.close(other.ready_fd)
+    def _be(self, layout: Layout, number: int, written: int) -> NoReturn:
+        """The rest of the life of a core's process."""
         code = 1
         try:
-            code = self._serve(layout, number, ready_fd)
+            signal.set_wakeup_fd(-1)
+            for one in _SIGNALS:
+                signal.signal(one, signal.default_int_handler if one == signal.SIGINT else signal.SIG_DFL)
+            os.close(self._alive[1])
+            for other in self._cores:
+                if other.pipe >= 0:
+                    os.close(other.pipe)
+            code = self._serve(layout, number, written)
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
 
-    def _step(self) -> None:
-        """Wait for a signal, a core that is ready, or the next start."""
-        now = time.monotonic()
-        due = [core.start_at - now for core in self._cores if not core.pid and not self._stopping]
-        waiting = {core.ready_fd: core for core in self._cores if core.ready_fd >= 0}
-        if waiting:
-            for fd in select.select(list(waiting), [], [], 0.02)[0]:
-                core = waiting[fd]
-                core.is_ready = bool(os.read(fd, 1))
-                os.close(fd)
-                core.ready_fd = -1
-            self._announce()
-        found = signal.sigtimedwait(_SIGNALS, 0 if waiting else max(0.0, min([*due, 60.0])))
-        if found is None:
-            return
-        if found.si_signo == signal.SIGCHLD:
-            self._reap()
-        else:
-            self._stop(signal.Signals(found.si_signo))
-
-    def _announce(self) -> None:
-        if not self._announced and all(core.is_ready for core in self._cores):
-            self._announced = True
-            self._ready()
+    # Ends
 
     def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
+        for core in self._cores:
+            pid, status = os.waitpid(core.pid, os.WNOHANG) if core.pid else (0, 0)
             if not pid:
-                return
-            core = next(one for one in self._cores if one.pid == pid)
+                continue
             core.pid, core.is_ready = 0, False
+            if core.pipe >= 0:
+                os.close(core.pipe)
+                core.pipe = -1
             if self._stopping:
                 continue
-            lived = time.monotonic() - core.began
-            core.pause = FIRST_PAUSE_SECONDS if lived > LONGEST_PAUSE_SECONDS else core.pause * 2
-            core.start_at = time.monotonic() + min(core.pause, LONGEST_PAUSE_SECONDS)
-            logger.error("core %d ended, it starts again status=%d", core.number, os.waitstatus_to_exitcode(status))
+            now = time.monotonic()
+            lived_long = now - core.began > LONGEST_PAUSE_SECONDS
+            core.pause = FIRST_PAUSE_SECONDS if lived_long else min(core.pause * 2, LONGEST_PAUSE_SECONDS)
+            core.start_at = now + core.pause
+            logger.error(
+                "core %d ended, it starts again in %.1f s and the others go on exit_code=%d",
+                core.number,
+                core.pause,
+                os.waitstatus_to_exitcode(status),
+            )
+
+    def _watch(self) -> None:
+        """Kill cores whose event loop hangs; while there is none, the service manager is told that all live."""
+        now = time.monotonic()
+        if self._stopping and (now >= self._last_until or not any(core.pid for core in self._cores[1:])):
+            self._stop_core_0()
+        if not self._watchdog_seconds or not self._announced:
+            return
+        for core in self._cores:
+            if core.pid and core.is_ready and now - core.heard_at > self._watchdog_seconds:
+                logger.error("core %d is silent for %.0f s, it is killed", core.number, now - core.heard_at)
+                os.kill(core.pid, signal.SIGKILL)
+        self._notify("alive")
 
     def _stop(self, number: signal.Signals) -> None:
-        """All but the first core stop first: they need its answers."""
-        self._stopping = True
+        """Stop core 0 last. A second signal goes to all of them at once."""
+        logger.info("stopping cores=%d signal=%s", len(self._cores), number.name)
         for core in self._cores:
-            if core.pid:
+            if core.pid and (core.number or self._stopping):
                 os.kill(core.pid, number)
+        if not self._stopping:
+            self._stopping = True
+            self._last_until = time.monotonic() + STOP_LAST_SECONDS
 
-
-def prepared(config: BrokerConfig, cores: int) -> Layout:
-    """The layout of the cores, whose directories are made. Raises WrongDirectory and OSError."""
-    directory = config.data_directory
-    assert directory is not None, "cores have files"
-    directory.mkdir(parents=True, exist_ok=True)
-    check_format(directory)
-    cluster_id = cluster_id_of(directory, config.node_id, config.cluster_id)
-    configs = configs_of(config, cores, cluster_id)
-    for one in configs:
-        assert one.data_directory is not None
-        one.data_directory.mkdir(parents=True, exist_ok=True)
-    sockets = Path(tempfile.mkdtemp(prefix="fencepost-"))  # a path has at most 107 bytes: not in the data directory
-    shared = mmap.mmap(-1, mmap.PAGESIZE)
-    return Layout(configs, secrets.token_bytes(SECRET_BYTES), _listening(sockets, cores), shared)
-
-
-def next_start(root: Path) -> int:
-    """The number of the next start of a core: durable before the core starts, so that none has it again."""
-    path = root / STARTS
-    number = read_start(root) + 1
-    with path.with_suffix(".tmp").open("w") as file:
-        file.write(f"{number}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    path.with_suffix(".tmp").replace(path)
-    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-    return number
-
-
-def _listening(directory: Path, count: int) -> tuple[socket.socket, ...]:
-    found = []
-    for number in range(count):
-        one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        one.bind(str(directory / str(number)))
-        one.listen(BACKLOG)
-        one.setblocking(False)
-        found.append(one)
-    return tuple(found)
+    def _stop_core_0(self) -> None:
+        if self._last_until < math.inf and self._cores[0].pid:
+            os.kill(self._cores[0].pid, signal.SIGTERM)
+        self._last_until = math.inf
