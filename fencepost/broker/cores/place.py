@@ -16,7 +16,7 @@ from fencepost.broker.metrics.pages import Readiness, pages_of
 from fencepost.broker.metrics.server import MetricsServer, Page
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.dispatch import Handler
-from fencepost.broker.peers.following import MetadataFollower, leave_to_others
+from fencepost.broker.peers.following import FOLLOW_SECONDS, MetadataFollower, leave_to_others
 from fencepost.broker.peers.forwarding import forwarded
 from fencepost.broker.peers.links import PeerLinks, Route
 from fencepost.broker.peers.login import PeerLogins
@@ -148,9 +148,14 @@ class Core(Alone):
     # Start and stop
 
     async def load_metadata(self, node: Broker) -> None:
+        """On other cores than the first: once core 0 has loaded all of its log.
+
+        With an older image, such as that of the newest snapshot, a marker for a topic it lacks would count as written.
+        """
         self._node = node
+        while not self.is_controller and not self._layout.metadata_end:  # noqa: ASYNC110 - another process sets it
+            await trio.sleep(FOLLOW_SECONDS)
         await super().load_metadata(node)
-        await self.follower.until_bootstrapped(node)
 
     async def begin(self, node: Broker, services: trio.Nursery) -> None:
         self._markers = MarkerWriter(self, services)

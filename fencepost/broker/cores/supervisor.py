@@ -112,12 +112,19 @@ class Supervisor:
                 self._start(core)
 
     def _start(self, core: _Core) -> None:
-        layout = dataclasses.replace(self._layout, start=next_start(self._layout.root), alive_fd=self._alive[0])
+        try:
+            layout = dataclasses.replace(self._layout, start=next_start(self._layout.root), alive_fd=self._alive[0])
+        except OSError as error:  # a full disk must not end those that serve
+            core.start_at = time.monotonic() + LONGEST_PAUSE_SECONDS
+            logger.error("core %d cannot start, the supervisor will try again cause=%s", core.number, error)
+            return
         pipe, written = os.pipe2(os.O_CLOEXEC)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until the new process has its own handlers
         pid = os.fork()
         if not pid:
             os.close(pipe)
             self._be(layout, core.number, written)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         os.close(written)
         core.pid, core.pipe, core.is_ready = pid, pipe, False
         core.began = core.heard_at = time.monotonic()
@@ -130,6 +137,7 @@ class Supervisor:
             signal.set_wakeup_fd(-1)
             for one in _SIGNALS:
                 signal.signal(one, signal.default_int_handler if one == signal.SIGINT else signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             os.close(self._alive[1])
             for other in self._cores:
                 if other.pipe >= 0:
