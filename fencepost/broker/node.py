@@ -34,6 +34,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.durability.large_writes import LargeWrites
 from fencepost.broker.log.durability.sync_threads import FlushThreads, SyncThreads
+from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import FlushedLog
 from fencepost.broker.log.storage.store import Store
 from fencepost.broker.metadata.answers import MetadataAnswers
@@ -121,6 +122,8 @@ class Node:
         self.upkeep_threads: FlushThreads = threads or SyncThreads(helpers_max=0)
         """Threads for disk work that no request waits for, or rarely."""
         self._listening = listening
+        self._metadata_log: PartitionLog | None = None
+        self._snapshots: MetadataSnapshots | None = None
         self.logs = self.place.open_logs(self._default_log_config)
         unflushed_max = config.log_unflushed_max_bytes
         self.flusher = LogFlusher(
@@ -156,16 +159,9 @@ class Node:
         config = self.config
         cluster_id = cluster_id_of(config.data_directory, config.node_id, config.cluster_id, self._entropy)
         followed = self.place.followed_metadata
-        self.metadata_log = open_metadata_log(self.logs, self.flusher, metadata_log_config(config), config.secured)
-        self._snapshots = MetadataSnapshots(
-            self.metadata_log,
-            self.flusher,
-            self.upkeep_threads,
-            self.clock,
-            lambda: self.config,
-            self.deleted_topics.lingering_ids,
-            self.place.keep_metadata,
-        )
+        if followed is None:
+            log = open_metadata_log(self.logs, self.flusher, metadata_log_config(config), config.secured)
+            self._metadata_log, self._snapshots = log, self._metadata_snapshots(log)
         self.metadata = MetadataService(
             followed or MetadataPartitionLog(self.metadata_log, self.flusher),
             self.clock,
@@ -176,7 +172,8 @@ class Node:
             snapshots=followed.snapshots if followed else self._snapshots if self.place.outlives_process else None,
         )
         self.metadata.producer_ids_from = self.place.first_producer_id
-        self.metadata.deleted_topic_ids.update(self._snapshots.deleted_topic_ids())
+        if self._snapshots is not None:
+            self.metadata.deleted_topic_ids.update(self._snapshots.deleted_topic_ids())
         self.logs.deleted_topic_ids = self.metadata.deleted_topic_ids
         self.partitions = Partitions(self.logs, self.metadata, self.place)
         self.partition, self.absence = self.partitions.get, self.partitions.absence
@@ -210,6 +207,22 @@ class Node:
             others=self.place.remote_coordinators(self.metadata, count),
         )
 
+    def _metadata_snapshots(self, log: PartitionLog) -> MetadataSnapshots:
+        return MetadataSnapshots(
+            log,
+            self.flusher,
+            self.upkeep_threads,
+            self.clock,
+            lambda: self.config,
+            self.deleted_topics.lingering_ids,
+            self.place.keep_metadata,
+        )
+
+    @property
+    def metadata_log(self) -> PartitionLog:
+        assert self._metadata_log is not None, "another broker has the metadata log"
+        return self._metadata_log
+
     @property
     def runtimes(self) -> tuple[CoordinatorRuntime[Any, Any, Any], ...]:
         return self.share_states.runtime, self.groups.runtime, self.transactions.runtime
@@ -239,7 +252,7 @@ class Node:
 
     def _log_lost(self, log: FlushedLog, error: OSError) -> None:
         """A log went offline. The broker continues without it; for the metadata log it raises `error`."""
-        if log is self.metadata_log:
+        if log is self._metadata_log:
             raise error
         logger.critical("partition is offline until the next start partition=%s cause=%s", log.tp, error)
 
@@ -283,7 +296,8 @@ class Node:
 
     async def _start_services(self, services: trio.Nursery) -> None:
         """Load the coordinators in the order of their dependencies: metadata, share states, groups, transactions."""
-        known_before, some_lost = self.metadata_log.log_end_offset > 0, self.logs.quarantined(METADATA_PARTITION) > 0
+        known_before = self._metadata_log is None or self._metadata_log.log_end_offset > 0
+        some_lost = self.logs.quarantined(METADATA_PARTITION) > 0
         await self.place.load_metadata(self)
         self.authorizer = make_authorizer(self.config, self.metadata.image)
         self.deleted_topics.delete_strays()
@@ -300,8 +314,12 @@ class Node:
         await services.start(self.shares.run)
         await services.start(self.groups.run)
         await services.start(self.transactions.run)
-        periodic.begin(self, services, partial(self._snapshots.take_if_due, self.metadata))
+        periodic.begin(self, services, self._take_snapshot)
         self.place.begin_upkeep(self, services)
+
+    async def _take_snapshot(self) -> None:
+        if self._snapshots is not None:
+            await self._snapshots.take_if_due(self.metadata)
 
     async def _make_server(self, services: trio.Nursery) -> Server:
         server = Server(self, self.logs.upkeep)

@@ -2,22 +2,21 @@
 
 import gc
 import logging
-import math
 import os
 import signal
 import sys
 import time
 from collections.abc import Mapping
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from fencepost.cli.addresses import is_loopback
-from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging, name_core
-from fencepost.cli.sd_notify import notify, report_alive, watchdog_seconds
+from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging
+from fencepost.cli.sd_notify import notify, report_alive
+from fencepost.cli.serve_cores import EXIT_FAILED, count_cores, report_to_supervisor, run_cores
 from fencepost.extras import needed_for
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from fencepost.broker.cluster.serving.broker import ClusterBroker
     from fencepost.broker.config.broker_config import BrokerConfig
-    from fencepost.broker.cores.layout import Layout
     from fencepost.broker.node import Node
     from fencepost.broker.place import Place
 
@@ -33,7 +31,6 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 EXIT_USAGE = 2
-EXIT_FAILED = 1
 FEW_CONNECTIONS = 256
 """With fewer than these the start has a warning. Each client of Kafka's has several."""
 YOUNG_OBJECTS_BEFORE_COLLECTION = 50_000
@@ -48,7 +45,13 @@ _START_TIME_FIELD = 19
     type=click.Path(path_type=Path, file_okay=False),
     help="Directory of the logs. [default: ./fencepost-data]",
 )
-@click.option("--cores", type=click.IntRange(1), default=1, help="How many cores of the machine to use. [default: 1]")
+@click.option(
+    "--cores",
+    "cores",
+    metavar="N|auto",
+    default="1",
+    help="Run a broker on each of N cores, or on all, at consecutive ports; needs --data. [default: 1]",
+)
 @click.option("--memory", is_flag=True, help="Keep everything in memory. A restart begins empty.")
 @click.option(
     "--store",
@@ -105,7 +108,7 @@ _START_TIME_FIELD = 19
 @click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
 def serve(
     data: Path | None,
-    cores: int,
+    cores: str,
     memory: bool,
     store: str | None,
     objects: str | None,
@@ -135,6 +138,9 @@ def serve(
         raise click.UsageError("--memory and --data exclude each other")
     if store is not None and (memory or data is not None):
         raise click.UsageError("--store excludes --data and --memory: the stores have the logs")
+    count = count_cores(cores)
+    if count > 1 and (memory or store is not None):
+        raise click.UsageError("--cores is for brokers with files: it excludes --memory and --store")
     configure_logging(log_level, log_format)
     flags = {
         "log.dirs": None if data is None else str(data),
@@ -165,32 +171,7 @@ def serve(
         left_out = ",".join(config.controller_listeners)
         logger.warning("controller listener is not served, this node is its own controller listener=%s", left_out)
     _warn_of_open_listeners(config)
-    sys.exit(run_cores(config, cores) if cores > 1 else run_broker(config))
-
-
-def run_cores(config: "BrokerConfig", cores: int) -> int:
-    """Run a broker on each of several cores; return the exit code."""
-    from fencepost.broker.cores.layout import prepared
-    from fencepost.broker.cores.place import Core
-    from fencepost.broker.cores.supervisor import Supervisor
-
-    import_module("fencepost.broker.node")  # before the forks: all cores share its memory
-    layout = prepared(config, cores)
-
-    def serve_core(own: "Layout", number: int, pipe: int) -> int:
-        os.environ.pop("NOTIFY_SOCKET", None)
-        name_core(number)
-        return run_broker(own.configs[number], Core(own, number), pipe)
-
-    def report(event: str) -> None:
-        if event == "alive":
-            notify("WATCHDOG=1")
-            return
-        addresses = [one.listeners[0].partition("://")[2] for one in layout.configs]
-        notify("READY=1", f"STATUS=Serving on {', '.join(addresses)}.")
-        print(f"fencepost ready on {addresses[0]} cores={','.join(addresses)} pid={os.getpid()}", flush=True)
-
-    return Supervisor(layout, serve_core, report, watchdog_seconds()).run()
+    sys.exit(run_cores(config, count, run_broker) if count > 1 else run_broker(config))
 
 
 def open_listeners(config: "BrokerConfig") -> list[str]:
@@ -290,19 +271,10 @@ async def _serve(config: "BrokerConfig", place: "Place | None" = None, ready_fd:
         if ready_fd is None:
             _print_ready(node, beside)
         else:
-            nursery.start_soon(_report_to_supervisor, ready_fd)
+            nursery.start_soon(report_to_supervisor, ready_fd)
         nursery.start_soon(report_alive)
         await node.stopped.wait()
         nursery.cancel_scope.cancel()
-
-
-async def _report_to_supervisor(pipe: int) -> None:
-    """That this core is ready, and from then on that its event loop runs."""
-    import trio
-
-    while True:
-        os.write(pipe, b"1")
-        await trio.sleep(watchdog_seconds() / 4 or math.inf)
 
 
 async def _serve_in_cluster(config: "BrokerConfig") -> None:

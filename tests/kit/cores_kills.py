@@ -244,6 +244,7 @@ def _report(run: CoresKills, verdict: Verdict, seconds: float) -> str:
     word = "VIOLATED" if verdict.violations else "nothing was lost"
     again = f"python -m tests.kit.cores_kills --cycles {run.cycles} --seed {plan.seed} --cores {run.cores}"
     again += f" --durability {plan.durability} --partitions {plan.partitions} --longest-life-ms {run.longest_life_ms}"
+    again += f" --transactional {plan.transactional}"
     again += f" --planted {run.planted}" if run.planted else ""
     return "\n".join([f"{word} cores={run.cores}", *verdict.violations, *facts, f"again: {again}"])
 
@@ -253,6 +254,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = parser_of("tests.kit.cores_kills", __doc__)
     parser.add_argument("--cycles", type=int, default=10)
     parser.add_argument("--cores", type=int, default=3)
+    parser.add_argument("--transactional", type=int, default=2, help="producers of each protocol")
     parser.add_argument("--longest-life-ms", type=int, default=LONGEST_LIFE_MS)
     parser.add_argument("--planted", default="", help="a function of cores_planted.py: the run has to find it")
     arguments = parser.parse_args(argv)
@@ -261,7 +263,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         seed=arguments.seed,
         durability=arguments.durability,
         partitions=arguments.partitions,
-        transactional=2,
+        transactional=arguments.transactional,
         transforms=1,
         raw=1,
         readers=("reads1", "reads2"),

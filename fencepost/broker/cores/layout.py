@@ -3,12 +3,16 @@
 import dataclasses
 import mmap
 import os
+import platform
 import secrets
 import socket
 import struct
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import trio
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.listeners import EVERY_INTERFACE, Listener
@@ -19,6 +23,7 @@ from fencepost.broker.peers.peer import Peer
 CORES_DIRECTORY = "cores"
 """In the data directory: the directories of all cores but the first, whose directory is the data directory itself."""
 SECRET_BYTES = 32
+_WAKES_AT_ONCE = 1 << 16
 BACKLOG = 128
 STARTS = "core-starts"
 """The file of core 0's directory that counts the starts of cores: the epoch of their transaction coordinators."""
@@ -42,6 +47,8 @@ class Layout:
     """On which every core serves the pages of all of them."""
     shared: mmap.mmap
     """Memory of all cores."""
+    wakes: tuple[tuple[int, int], ...]
+    """A pipe for each core, by which core 0 wakes it."""
     alive_fd: int = -1
     """Can be read when the supervisor has ended."""
     start: int = 0
@@ -70,9 +77,18 @@ class Layout:
         """The first address of a core."""
         return next(iter(_advertised(self.configs[self.node_ids.index(node_id)]).values()))
 
-    def socket_path(self, node_id: int) -> str:
-        path: str = self.sockets[self.node_ids.index(node_id)].getsockname()
-        return path
+    def unix_address(self, node_id: int) -> str | bytes:
+        """Where the core listens for the others."""
+        address: str | bytes = self.sockets[self.node_ids.index(node_id)].getsockname()
+        return address
+
+    def close(self) -> None:
+        for one in (*self.sockets, *self.page_sockets, *filter(None, [self.pages_socket])):
+            one.close()
+        for pipe in self.wakes:
+            for end in pipe:
+                os.close(end)
+        self.shared.close()
 
     @property
     def metadata_end(self) -> int:
@@ -80,17 +96,30 @@ class Layout:
         offset: int = _OFFSET.unpack_from(self.shared)[0]
         return offset
 
-    def set_metadata_end(self, offset: int) -> None:
-        """As core 0."""
+    def tell_metadata_end(self, offset: int) -> None:
+        """As core 0, and wake the others."""
         _OFFSET.pack_into(self.shared, 0, offset)
+        for _, written in self.wakes:
+            with suppress(BlockingIOError):  # it is full: that core has not looked yet
+                os.write(written, b"1")
+
+    async def metadata_written(self, number: int) -> None:
+        """Return when core 0 has made more durable since the last call."""
+        await trio.lowlevel.wait_readable(self.wakes[number][0])
+        with suppress(BlockingIOError):
+            os.read(self.wakes[number][0], _WAKES_AT_ONCE)
 
 
 def read_start(root: Path) -> int:
     """The number of the last start of a core; 0 if there was none. Raises ValueError for a damaged file."""
+    path = root / STARTS
     try:
-        return int((root / STARTS).read_text())
+        text = path.read_text().strip()
     except FileNotFoundError:
         return 0
+    if not text.isascii() or not text.isdigit():
+        raise ValueError(f"{path} is damaged: write the number of a later start into it, such as 1000000000")
+    return int(text)
 
 
 def prepared(config: BrokerConfig, cores: int) -> Layout:
@@ -104,21 +133,37 @@ def prepared(config: BrokerConfig, cores: int) -> Layout:
     for one in configs:
         assert one.data_directory is not None
         one.data_directory.mkdir(parents=True, exist_ok=True)
-    sockets = Path(tempfile.mkdtemp(prefix="fencepost-"))  # not in the data directory: a path has at most 107 bytes
+    sockets = _socket_names()
     pages = _pages_socket(config.metrics_listen)
     return Layout(
         configs,
         secrets.token_bytes(SECRET_BYTES),
-        tuple(_listening(sockets / str(number)) for number in range(cores)),
-        () if pages is None else tuple(_listening(sockets / f"{number}.pages") for number in range(cores)),
+        tuple(_listening(f"{sockets}{number}") for number in range(cores)),
+        () if pages is None else tuple(_listening(f"{sockets}{number}-pages") for number in range(cores)),
         pages,
         mmap.mmap(-1, mmap.PAGESIZE),
+        tuple(nonblocking_pipe() for _ in configs),
     )
 
 
-def _listening(path: Path) -> socket.socket:
+def nonblocking_pipe() -> tuple[int, int]:
+    """The two ends of a pipe, of which neither blocks: the one to read from, and the one to write to."""
+    ends = os.pipe()
+    for end in ends:
+        os.set_blocking(end, False)
+    return ends
+
+
+def _socket_names() -> str:
+    """What the names of the sockets begin with: abstract ones on Linux, which no cleaner of files removes."""
+    if platform.system() == "Linux":
+        return f"\0fencepost-{secrets.token_hex(8)}-"
+    return f"{tempfile.mkdtemp(prefix='fencepost-')}/"  # not in the data directory: a name has about 100 bytes
+
+
+def _listening(name: str) -> socket.socket:
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    found.bind(str(path))
+    found.bind(name)
     found.listen(BACKLOG)
     found.setblocking(False)
     return found

@@ -10,6 +10,7 @@ import trio
 
 from fencepost.broker.metrics.pages import JSON, Readiness
 from fencepost.broker.metrics.server import Page
+from fencepost.broker.peers.links import open_unix_stream
 
 SECONDS = 5.0
 """How long a core waits for the pages of another one."""
@@ -23,7 +24,7 @@ Pages = Mapping[bytes, Callable[[], Awaitable[Page]]]
 class AllPages:
     """The pages of this core and those of the others, which are behind UNIX sockets by number."""
 
-    def __init__(self, number: int, own: Pages, others: Mapping[int, str]) -> None:
+    def __init__(self, number: int, own: Pages, others: Mapping[int, str | bytes]) -> None:
         self._number = number
         self._own = own
         self._others = others
@@ -66,15 +67,15 @@ class AllPages:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask, self._number, self._own[path])
-            for number, socket_path in self._others.items():
-                nursery.start_soon(ask, number, partial(_page_of, socket_path, path))
+            for number, address in self._others.items():
+                nursery.start_soon(ask, number, partial(_page_of, address, path))
         return dict(sorted(found.items()))
 
 
-async def _page_of(socket_path: str, path: bytes) -> Page:
+async def _page_of(address: str | bytes, path: bytes) -> Page:
     """A page of another core. Raises OSError, trio.BrokenResourceError, and ValueError for what is no answer."""
     data = bytearray()
-    async with await trio.open_unix_socket(socket_path) as stream:
+    async with await open_unix_stream(address) as stream:
         await stream.send_all(b"GET %s HTTP/1.1\r\n\r\n" % path)
         while len(data) < PAGE_BYTES_MAX and (more := await stream.receive_some(_READ_BYTES)):
             data += more

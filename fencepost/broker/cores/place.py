@@ -11,12 +11,11 @@ from fencepost.broker.cores.layout import Layout
 from fencepost.broker.cores.listening import CoresListening
 from fencepost.broker.cores.marker_writer import MarkerWriter
 from fencepost.broker.cores.pages import AllPages
-from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.metrics.pages import Readiness, pages_of
 from fencepost.broker.metrics.server import MetricsServer, Page
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.dispatch import Handler
-from fencepost.broker.peers.following import FOLLOW_SECONDS, MetadataFollower, leave_to_others
+from fencepost.broker.peers.following import MetadataFollower, leave_to_others
 from fencepost.broker.peers.forwarding import forwarded
 from fencepost.broker.peers.links import PeerLinks, Route
 from fencepost.broker.peers.login import PeerLogins
@@ -50,7 +49,7 @@ class Core(Alone):
         self.mechanisms = {FENCEPOST_CLUSTER: Mechanism(logins.new_exchange, advertised=False)}
         self.links = PeerLinks(f"core-{number}", self._route, logins)
         self.peers = layout.peers_of(config.node_id)
-        self.follower = MetadataFollower(self, self._follow)
+        self.follower = MetadataFollower(self, self._follow, self._more_metadata)
         self.followed_metadata = None if self.is_controller else FollowedMetadata(layout)
         self.node_ids = layout.node_ids
         self._node: Broker | None = None
@@ -59,7 +58,7 @@ class Core(Alone):
     def _route(self, broker: int) -> Route | None:
         if broker not in self.peers:
             return None
-        return Route(self._layout.address(broker), socket_path=self._layout.socket_path(broker))
+        return Route(self._layout.address(broker), unix_address=self._layout.unix_address(broker))
 
     # Who leads what
 
@@ -148,14 +147,11 @@ class Core(Alone):
     # Start and stop
 
     async def load_metadata(self, node: Broker) -> None:
-        """On other cores than the first: once core 0 has loaded all of its log.
-
-        With an older image, such as that of the newest snapshot, a marker for a topic it lacks would count as written.
-        """
         self._node = node
-        while not self.is_controller and not self._layout.metadata_end:  # noqa: ASYNC110 - another process sets it
-            await trio.sleep(FOLLOW_SECONDS)
+        while not self.is_controller and not self._layout.metadata_end:
+            await self._layout.metadata_written(self.number)  # with less of the metadata, topics would look deleted
         await super().load_metadata(node)
+        await self.follower.until_bootstrapped(node)
 
     async def begin(self, node: Broker, services: trio.Nursery) -> None:
         self._markers = MarkerWriter(self, services)
@@ -174,7 +170,7 @@ class Core(Alone):
         logger.critical("the supervisor has ended, so this core stops")
         node.stop()
 
-    async def _follow(self, log: PartitionLog) -> bool:
+    async def _follow(self, node: Broker) -> bool:
         """Whether core 0 has written more that is durable."""
         followed = self.followed_metadata
         assert followed is not None
@@ -183,4 +179,8 @@ class Core(Alone):
     def wake(self) -> None:
         """Tell the other cores how much of the metadata log is durable: it has changed."""
         assert self._node is not None
-        self._layout.set_metadata_end(self._node.metadata_log.high_watermark)
+        self._layout.tell_metadata_end(self._node.metadata_log.high_watermark)
+
+    async def _more_metadata(self) -> None:
+        """Return when core 0 has made more durable, or may have."""
+        await self._layout.metadata_written(self.number)

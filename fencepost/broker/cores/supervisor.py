@@ -19,12 +19,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from fencepost.broker.cores.layout import Layout, next_start
+from fencepost.broker.cores.layout import Layout, next_start, nonblocking_pipe
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0
 """How long a core that has ended waits for its next start: doubled each time, until it has lived for the longest."""
 STOP_LAST_SECONDS = 20.0
-"""A stop waits so long for the other cores before it stops core 0, whose answers they may need."""
+"""How long a stop waits for the other cores, before it stops core 0: they may need its answers."""
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 
 logger = logging.getLogger(__name__)
@@ -51,23 +51,26 @@ class Supervisor:
     """The processes of all cores."""
 
     def __init__(self, layout: Layout, serve: Serve, notify: Callable[[str], None], watchdog_seconds: float) -> None:
-        """`notify` is called with "ready" and "alive". A core that is silent for `watchdog_seconds` is killed; 0: none."""
+        """`notify` gets "ready" and "alive". A core that is silent for `watchdog_seconds` is killed; 0: none is."""
         self._layout = layout
         self._serve = serve
         self._notify = notify
         self._watchdog_seconds = watchdog_seconds
         self._cores = [_Core(number) for number in range(len(layout.configs))]
-        self._alive = os.pipe2(os.O_CLOEXEC)
+        self._alive = os.pipe()
         """Cores see the end of this pipe when the supervisor has ended, in whatever way."""
-        self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._wake = nonblocking_pipe()
         self._signals: list[int] = []
         self._stopping = False
         self._last_until = math.inf
         """While the others stop: when core 0 is stopped at the latest."""
         self._announced = False
+        self._exit_code = 0
 
     def run(self) -> int:
-        """Serve until SIGTERM or SIGINT; return the exit code when all cores have ended."""
+        """Serve until SIGTERM or SIGINT, or until core 0 fails before it has ever loaded the metadata; return the exit
+        code when all cores have ended.
+        """
         signal.set_wakeup_fd(self._wake[1], warn_on_full_buffer=False)
         for number in _SIGNALS:
             signal.signal(number, self._note)
@@ -78,7 +81,7 @@ class Supervisor:
                 self._stop(signal.Signals(self._signals.pop(0)))
             self._reap()
             self._watch()
-        return 0
+        return self._exit_code
 
     def _note(self, number: int, frame: object) -> None:
         if number != signal.SIGCHLD:
@@ -113,12 +116,13 @@ class Supervisor:
 
     def _start(self, core: _Core) -> None:
         try:
-            layout = dataclasses.replace(self._layout, start=next_start(self._layout.root), alive_fd=self._alive[0])
-        except OSError as error:  # a full disk must not end those that serve
-            core.start_at = time.monotonic() + LONGEST_PAUSE_SECONDS
-            logger.error("core %d cannot start, the supervisor will try again cause=%s", core.number, error)
+            start = next_start(self._layout.root)
+        except (OSError, ValueError) as error:
+            self._put_off(core)
+            logger.error("core %d cannot start, the next try is in %.1f s cause=%s", core.number, core.pause, error)
             return
-        pipe, written = os.pipe2(os.O_CLOEXEC)
+        layout = dataclasses.replace(self._layout, start=start, alive_fd=self._alive[0])
+        pipe, written = os.pipe()
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until the new process has its own handlers
         pid = os.fork()
         if not pid:
@@ -161,19 +165,29 @@ class Supervisor:
                 core.pipe = -1
             if self._stopping:
                 continue
-            now = time.monotonic()
-            lived_long = now - core.began > LONGEST_PAUSE_SECONDS
-            core.pause = FIRST_PAUSE_SECONDS if lived_long else min(core.pause * 2, LONGEST_PAUSE_SECONDS)
-            core.start_at = now + core.pause
+            code = os.waitstatus_to_exitcode(status)
+            if not core.number and code > 0 and not self._layout.metadata_end:
+                logger.error("core 0 cannot start, and without its metadata no core serves exit_code=%d", code)
+                self._exit_code = code
+                self._stop(signal.SIGTERM)
+                continue
+            self._put_off(core)
             logger.error(
                 "core %d ended, it starts again in %.1f s and the others go on exit_code=%d",
                 core.number,
                 core.pause,
-                os.waitstatus_to_exitcode(status),
+                code,
             )
 
+    def _put_off(self, core: _Core) -> None:
+        """Until the next try, the longer the shorter it lived."""
+        now = time.monotonic()
+        lived_long = now - core.began > LONGEST_PAUSE_SECONDS
+        core.pause = FIRST_PAUSE_SECONDS if lived_long else min(core.pause * 2, LONGEST_PAUSE_SECONDS)
+        core.start_at = now + core.pause
+
     def _watch(self) -> None:
-        """Kill cores whose event loop hangs; while there is none, the service manager is told that all live."""
+        """Kill cores whose event loop hangs; while there is none, report that all live."""
         now = time.monotonic()
         if self._stopping and (now >= self._last_until or not any(core.pid for core in self._cores[1:])):
             self._stop_core_0()

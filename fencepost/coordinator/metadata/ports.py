@@ -126,7 +126,6 @@ class ClusterFacts:
     cluster_id: str
     node_id: int
     node_ids: tuple[int, ...] = ()
-    """The brokers that partitions are placed on, in turns; none: this one."""
     default_partitions: int = 1
     auto_create_topics: bool = True
     delete_topics: bool = True
@@ -138,3 +137,8 @@ class ClusterFacts:
     """Whether share groups can have dead-letter topics here: without, share.version 2 is not supported (KIP-1191)."""
     topic_partitions_max: int = 1_000_000
     change_records_max: int = 2_000_000
+
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """The brokers that partitions are placed on, in turns: `node_ids`, or without them this one."""
+        return self.node_ids or (self.node_id,)

@@ -13,7 +13,7 @@ import pytest
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api20_delete_topics import DeleteTopicsRequest, DeleteTopicState
-from tests.kit.broker_process import BrokerProcess, state_of
+from tests.kit.broker_process import BrokerFailed, BrokerProcess, state_of
 from tests.kit.cores_broker import Cores, wire_to
 from tests.kit.waiting import until
 from tests.kit.wire import ConnectionEnded, batch_of, values_in
@@ -105,6 +105,15 @@ def test_a_core_that_cannot_start_leaves_the_others_serving(start: StartCores) -
     assert cores.produce(1, "t", batch_of(b"v"), leaders.index(1)).error_code == ErrorCode.NONE
 
 
+def test_a_broker_whose_first_core_cannot_start_ends(tmp_path: Path) -> None:
+    """As a broker of one core does: nobody serves without the metadata."""
+    (tmp_path / "data" / "__cluster_metadata-0").mkdir(parents=True)
+    (tmp_path / "data" / "__cluster_metadata-0" / f"{0:020}.log").mkdir()
+    broker = BrokerProcess(tmp_path, data_dir=tmp_path / "data", cores=3)
+    with pytest.raises(BrokerFailed, match="exit code 1"):
+        broker.start()
+
+
 def test_a_full_disk_does_not_end_the_supervisor(start: StartCores) -> None:
     """It counts the starts in a file before each; the others go on until there is room again."""
     cores = start()
@@ -122,8 +131,8 @@ def test_a_core_that_slept_beyond_deleted_metadata_begins_again(start: StartCore
     """It ends, and the next start begins with the newest snapshot (KIP-630)."""
     cores = start(
         metadata_log_max_record_bytes_between_snapshots="2000",
-        metadata_log_segment_bytes="8192",
-        metadata_max_retention_bytes="8192",
+        metadata_log_segment_bytes="20000",
+        metadata_max_retention_bytes="20000",
         metadata_log_max_snapshot_interval_ms="200",
         log_segment_delete_delay_ms="0",
     )
