@@ -41,6 +41,8 @@ class _Core:
     pipe: int = -1
     """Where it says that it is ready, and lives; -1 while it does not run."""
     is_ready: bool = False
+    was_ready: bool = False
+    """Whether any of its processes was."""
     began: float = 0.0
     heard_at: float = 0.0
     pause: float = FIRST_PAUSE_SECONDS / 2
@@ -68,7 +70,7 @@ class Supervisor:
         self._exit_code = 0
 
     def run(self) -> int:
-        """Serve until SIGTERM or SIGINT, or until core 0 fails before it has ever loaded the metadata; return the exit
+        """Serve until SIGTERM or SIGINT, or until core 0 fails before it was ever ready; return the exit
         code when all cores have ended.
         """
         signal.set_wakeup_fd(self._wake[1], warn_on_full_buffer=False)
@@ -99,7 +101,8 @@ class Supervisor:
         for fd in select.select([self._wake[0], *pipes], [], [], timeout)[0]:
             data = os.read(fd, 4096)
             if fd in pipes and data:
-                pipes[fd].is_ready, pipes[fd].heard_at = True, time.monotonic()
+                pipes[fd].is_ready = pipes[fd].was_ready = True
+                pipes[fd].heard_at = time.monotonic()
             elif fd in pipes:
                 os.close(fd)
                 pipes[fd].pipe = -1
@@ -166,8 +169,8 @@ class Supervisor:
             if self._stopping:
                 continue
             code = os.waitstatus_to_exitcode(status)
-            if not core.number and code > 0 and not self._layout.metadata_end:
-                logger.error("core 0 cannot start, and without its metadata no core serves exit_code=%d", code)
+            if not core.number and code > 0 and not core.was_ready:
+                logger.error("core 0 cannot start, so that no core serves exit_code=%d", code)
                 self._exit_code = code
                 self._stop(signal.SIGTERM)
                 continue
