@@ -40,7 +40,6 @@ def parse_options() -> argparse.Namespace:
         "--store", metavar="postgresql://...", help="measure a broker of a cluster on this database, too"
     )
     parser.add_argument("--objects", metavar="file:///DIRECTORY", help="where that cluster keeps its records")
-    parser.add_argument("--cores", type=int, help="measure a broker on this many cores, too")
     parser.add_argument("--all-cases", action="store_true", help="all cases with fsync and in the cluster, too")
     return parser.parse_args()
 
@@ -93,13 +92,6 @@ def targets_of(options: argparse.Namespace, brokers: list[OwnBroker]) -> tuple[l
     return targets, pairs
 
 
-def on_cores(cores: int, directory: Path, durability: str) -> OwnBroker:
-    """A broker on several cores."""
-    broker = OwnBroker(f"fencepost ({durability} {cores} cores)", directory, durability)
-    broker.arguments = ["--cores", str(cores)]
-    return broker
-
-
 def run_cases(options: argparse.Namespace, targets: list[Target]) -> list[Measured]:
     """Every case that was asked for, on everybody whom it concerns."""
     measured = []
@@ -119,13 +111,9 @@ def main() -> int:
             OwnBroker(f"fencepost ({durability})", Path(directory), durability)
             for durability in options.durability.split(",")
         ]
-        if options.cores:
-            brokers += [on_cores(options.cores, Path(directory), one.durability) for one in brokers]
         if options.store:
             brokers.append(ClusterBroker(Path(directory), options.store, options.objects))
         targets, pairs = targets_of(options, brokers)
-        if options.cores:
-            pairs += [(one.name, f"fencepost ({one.durability})") for one in brokers if one.arguments]
         pairs += [("fencepost (cluster)", "fencepost (fsync)")] if options.store else []
         measured = run_start_ups(brokers) if options.only in "start-up" else []
         try:
