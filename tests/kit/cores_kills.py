@@ -36,7 +36,7 @@ SESSION_SECONDS = 6.0
 """Of the members of groups that are not static."""
 SERVED_SECONDS = 60.0
 """Longer than a client waits for a broker that has died."""
-ENOUGH_COMMITS = 3
+ENOUGH_COMMITS = 1
 
 
 class NotServed(Exception):
