@@ -11,7 +11,6 @@ from typing import Any
 from fencepost.__main__ import main
 from fencepost.broker.cores.marker_writer import MarkerWriter
 from fencepost.coordinator.ports import Marker
-from fencepost.coordinator.txn.completion import Completion
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.broker_process import BrokerProcess
@@ -27,18 +26,6 @@ def lose_markers() -> None:
         return dict.fromkeys(await inner(self, broker, marker, partitions), ErrorCode.NONE)
 
     MarkerWriter.write = write  # type: ignore[method-assign, assignment]
-
-
-def abort_at_start() -> None:
-    """A coordinator that starts again aborts what was decided, whatever that was."""
-    inner = Completion.resume
-
-    def resume(self: Completion, shard: Any, name: str, state: Any) -> None:
-        inner(self, shard, name, state)
-        owed = self._under_way[name]
-        owed.marker = owed.marker._replace(commit=False)
-
-    Completion.resume = resume  # type: ignore[method-assign]
 
 
 class PlantedBroker(BrokerProcess):
