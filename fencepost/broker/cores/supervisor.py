@@ -23,6 +23,8 @@ from fencepost.broker.cores.layout import Layout, next_start, nonblocking_pipe
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0
 """How long a core that has ended waits for its next start: doubled each time, until it has lived for the longest."""
+LONGEST_PAUSE_OF_READY_SECONDS = 0.8
+"""A core that was ready waits no longer: its partitions have no other leader."""
 STOP_LAST_SECONDS = 20.0
 """How long a stop waits for the other cores, before it stops core 0: they may need its answers."""
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
@@ -162,7 +164,7 @@ class Supervisor:
             pid, status = os.waitpid(core.pid, os.WNOHANG) if core.pid else (0, 0)
             if not pid:
                 continue
-            core.pid, core.is_ready = 0, False
+            core.pid = 0
             if core.pipe >= 0:
                 os.close(core.pipe)
                 core.pipe = -1
@@ -185,9 +187,10 @@ class Supervisor:
     def _put_off(self, core: _Core) -> None:
         """Until the next try, the longer the shorter it lived."""
         now = time.monotonic()
+        longest = LONGEST_PAUSE_OF_READY_SECONDS if core.is_ready else LONGEST_PAUSE_SECONDS
         lived_long = now - core.began > LONGEST_PAUSE_SECONDS
-        core.pause = FIRST_PAUSE_SECONDS if lived_long else min(core.pause * 2, LONGEST_PAUSE_SECONDS)
-        core.start_at = now + core.pause
+        core.pause = FIRST_PAUSE_SECONDS if lived_long else min(core.pause * 2, longest)
+        core.start_at, core.is_ready = now + core.pause, False
 
     def _watch(self) -> None:
         """Kill cores whose event loop hangs; while there is none, report that all live."""
