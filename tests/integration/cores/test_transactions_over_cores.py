@@ -221,6 +221,36 @@ def test_each_core_lists_the_transactions_that_it_coordinates(cores: Cores, topi
     assert committed(cores, topic) == [[b"v"] * 3] * 3
 
 
+def test_a_transaction_of_another_core_does_not_hang(cores: Cores, topic: str) -> None:
+    """`fencepost txn hanging --repair` proves first that no coordinator will end the transaction: a live one of another
+    core it knows of, and while that core does not answer, nothing is proved.
+    """
+    name, broker = cores.name_at(1, prefix=topic), cores.broker
+    producer = begin(cores, name)
+    write(cores, topic, name, producer)
+    partition, core = next((n, core) for n, core in enumerate(cores.leaders(topic)) if core != 1)
+    marker = WritableTxnMarker(
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])],
+        coordinator_epoch=0,
+        only_hanging=True,
+    )
+
+    def ask() -> int:
+        with wire_to(broker, core) as wire:
+            answer = wire.call(WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest(markers=[marker]))
+        (code,) = [part.error_code for one in answer.markers for found in one.topics for part in found.partitions]
+        return int(code)
+
+    assert ask() == ErrorCode.INVALID_TXN_STATE
+    broker.kill_core(1)  # also while it starts
+    assert ask() == ErrorCode.INVALID_TXN_STATE
+    end(cores, name, producer, commit=True)
+    assert committed(cores, topic) == [[b"v"]] * 3
+
+
 def test_no_producer_id_is_given_twice(cores: Cores) -> None:
     """KIP-360, ProducerIdControlManager: the controller reserves a block durably before it gives one of it."""
     found: list[int] = []
