@@ -77,6 +77,7 @@ class CoresKills(KillLoop):
             self._pause_one: 8,
             self._pause_long: 2,
             self._pause_and_kill: 4,
+            self._kill_some_frozen: 2,
             self._stop_all: 4,
         }
         try:
@@ -93,6 +94,10 @@ class CoresKills(KillLoop):
                 self.recovery_seconds.append(time.monotonic() - began)
                 if number % 50 == 49:
                     print(f"{number + 1} cycles: {dict(self.faults)}", flush=True)
+            for number in range(self.cores):
+                self._cycle, fault = f"at the end, core {number}", self._kill_some_frozen
+                self._kill_frozen(number)
+                self._work()
         except NotServed as error:
             self.failures.append(f"{self._cycle}: not served after {fault.__name__}: {error}")
 
@@ -149,6 +154,19 @@ class CoresKills(KillLoop):
         self._broker.signal_core(paused, SIGCONT)
         self.faults["core paused while another is killed"] += 1
 
+    def _kill_some_frozen(self) -> None:
+        self._kill_frozen(self._any_core())
+
+    def _kill_frozen(self, number: int) -> None:
+        """A frozen core is killed while markers wait for it, of transactions whose producers are gone."""
+        self._broker.signal_core(number, SIGSTOP)
+        for process in self._processes.values():
+            if process.role.startswith(("tv", "copy")):
+                process.signal(SIGKILL)  # the next one with its transactional id has the transaction aborted
+        self._rest(self.plan.timeout_ms / 1000 / 2)
+        self._broker.kill_core(number)
+        self.faults["frozen core killed"] += 1
+
     def _stop_all(self) -> None:
         code = self._broker.stop()
         if code != 0:
@@ -185,6 +203,11 @@ class CoresKills(KillLoop):
                         self._committed += 1
 
     # The end
+
+    def _until(self, done: Callable[[], bool], complaint: str, stalled: Callable[[], None] = lambda: None) -> None:
+        """As for one core; but after a failure nothing more is waited for."""
+        if not self.failures:
+            super()._until(done, complaint, stalled)
 
     def _nothing_open(self, places: Sequence[Place]) -> bool:
         try:
