@@ -140,8 +140,6 @@ def serve(
     if store is not None and (memory or data is not None):
         raise click.UsageError("--store excludes --data and --memory: the stores have the logs")
     count = count_cores(cores)
-    if count > 1 and (memory or store is not None):
-        raise click.UsageError("--cores is for brokers with files: it excludes --memory and --store")
     configure_logging(log_level, log_format)
     flags = {
         "log.dirs": None if data is None else str(data),
@@ -166,6 +164,8 @@ def serve(
     except ConfigError as error:
         click.echo(f"fencepost: {error}", err=True)
         sys.exit(EXIT_USAGE)
+    if count > 1 and config.data_directory is None:  # not by the options alone: a setting may say so
+        raise click.UsageError("--cores is for brokers with files: it excludes --memory and --store")
     for name in config.without_effect:
         logger.warning("setting has no effect here name=%s", name)
     if config.controller_listeners:

@@ -95,7 +95,12 @@ def run_cores(config: "BrokerConfig", cores: int, run_broker: RunBroker) -> int:
             return
         addresses = [one.listeners[0].partition("://")[2] for one in layout.configs]
         notify("READY=1", f"STATUS=Serving on {', '.join(addresses)}.")
-        print(f"fencepost ready on {addresses[0]} cores={','.join(addresses)} pid={os.getpid()}", flush=True)
+        facts = [f"data={layout.root.absolute()}", f"durability={config.durability}", f"cores={','.join(addresses)}"]
+        if layout.pages_socket is not None:
+            facts.append("metrics={}:{}".format(*layout.pages_socket.getsockname()[:2]))
+        if len(layout.configs[0].listeners) > 1:
+            facts.append("listeners=" + ",".join(layout.configs[0].listeners))
+        print(f"fencepost ready on {addresses[0]} {' '.join(facts)} pid={os.getpid()}", flush=True)
 
     try:
         return _supervisor(layout, run_broker, report, watchdog_seconds()).run()

@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Self
 
 from fencepost.testing.reserved_port import reserve_port
-from tests.kit.forked_server import POSSIBLE, ForkedServer
 from tests.kit.consecutive_ports import reserve_consecutive
+from tests.kit.forked_server import POSSIBLE, ForkedServer
 from tests.kit.stores import CORES, ON_CLUSTER, new_stores
 from tests.kit.waiting import until
 

@@ -31,6 +31,11 @@ def needs_files(reason: str) -> pytest.MarkDecorator:
     )
 
 
+def alone(reason: str) -> pytest.MarkDecorator:
+    """Skip a test where each core is a broker of its own to clients."""
+    return pytest.mark.skipif(CORES > 1, reason=f"a broker of several cores is several to clients: {reason}")
+
+
 def new_stores(work_dir: Path, server: PostgresServer | None = None) -> list[str]:
     """Options of `fencepost serve`: a new database, and a new directory of objects in `work_dir`."""
     import psycopg

@@ -15,7 +15,7 @@ HERE = "127.0.0.1"
 
 
 class _Nameless:
-    """A listening UNIX socket whose connections have the address of this machine."""
+    """A listening UNIX socket. Its connections have no address, so that no limit of clients holds for them."""
 
     def __init__(self, inner: socket.socket) -> None:
         self._inner = inner
@@ -24,7 +24,7 @@ class _Nameless:
         return self._inner.fileno()
 
     def accept(self) -> tuple[socket.socket, tuple[str, int]]:
-        return self._inner.accept()[0], (HERE, 0)
+        return self._inner.accept()[0], ("", 0)
 
     def close(self) -> None:
         self._inner.close()

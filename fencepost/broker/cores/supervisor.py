@@ -23,6 +23,8 @@ from fencepost.broker.cores.layout import Layout, next_start, nonblocking_pipe
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0
 """How long a core that has ended waits for its next start: doubled each time, until it has lived for the longest."""
+LONGEST_PAUSE_OF_READY_SECONDS = 0.8
+"""A core that was ready waits no longer: its partitions have no other leader."""
 STOP_LAST_SECONDS = 20.0
 """How long a stop waits for the other cores, before it stops core 0: they may need its answers."""
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
@@ -41,6 +43,8 @@ class _Core:
     pipe: int = -1
     """Where it says that it is ready, and lives; -1 while it does not run."""
     is_ready: bool = False
+    was_ready: bool = False
+    """Whether any of its processes was."""
     began: float = 0.0
     heard_at: float = 0.0
     pause: float = FIRST_PAUSE_SECONDS / 2
@@ -65,9 +69,12 @@ class Supervisor:
         self._last_until = math.inf
         """While the others stop: when core 0 is stopped at the latest."""
         self._announced = False
+        self._exit_code = 0
 
     def run(self) -> int:
-        """Serve until SIGTERM or SIGINT; return the exit code when all cores have ended."""
+        """Serve until SIGTERM or SIGINT, or until core 0 fails before it was ever ready; return the exit
+        code when all cores have ended.
+        """
         signal.set_wakeup_fd(self._wake[1], warn_on_full_buffer=False)
         for number in _SIGNALS:
             signal.signal(number, self._note)
@@ -78,7 +85,7 @@ class Supervisor:
                 self._stop(signal.Signals(self._signals.pop(0)))
             self._reap()
             self._watch()
-        return 0
+        return self._exit_code
 
     def _note(self, number: int, frame: object) -> None:
         if number != signal.SIGCHLD:
@@ -96,7 +103,8 @@ class Supervisor:
         for fd in select.select([self._wake[0], *pipes], [], [], timeout)[0]:
             data = os.read(fd, 4096)
             if fd in pipes and data:
-                pipes[fd].is_ready, pipes[fd].heard_at = True, time.monotonic()
+                pipes[fd].is_ready = pipes[fd].was_ready = True
+                pipes[fd].heard_at = time.monotonic()
             elif fd in pipes:
                 os.close(fd)
                 pipes[fd].pipe = -1
@@ -120,10 +128,12 @@ class Supervisor:
             return
         layout = dataclasses.replace(self._layout, start=start, alive_fd=self._alive[0])
         pipe, written = os.pipe()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until the new process has its own handlers
         pid = os.fork()
         if not pid:
             os.close(pipe)
             self._be(layout, core.number, written)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         os.close(written)
         core.pid, core.pipe, core.is_ready = pid, pipe, False
         core.began = core.heard_at = time.monotonic()
@@ -136,6 +146,7 @@ class Supervisor:
             signal.set_wakeup_fd(-1)
             for one in _SIGNALS:
                 signal.signal(one, signal.default_int_handler if one == signal.SIGINT else signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             os.close(self._alive[1])
             for other in self._cores:
                 if other.pipe >= 0:
@@ -153,26 +164,33 @@ class Supervisor:
             pid, status = os.waitpid(core.pid, os.WNOHANG) if core.pid else (0, 0)
             if not pid:
                 continue
-            core.pid, core.is_ready = 0, False
+            core.pid = 0
             if core.pipe >= 0:
                 os.close(core.pipe)
                 core.pipe = -1
             if self._stopping:
+                continue
+            code = os.waitstatus_to_exitcode(status)
+            if not core.number and code > 0 and not core.was_ready:
+                logger.error("core 0 cannot start, so that no core serves exit_code=%d", code)
+                self._exit_code = code
+                self._stop(signal.SIGTERM)
                 continue
             self._put_off(core)
             logger.error(
                 "core %d ended, it starts again in %.1f s and the others go on exit_code=%d",
                 core.number,
                 core.pause,
-                os.waitstatus_to_exitcode(status),
+                code,
             )
 
     def _put_off(self, core: _Core) -> None:
         """Until the next try, the longer the shorter it lived."""
         now = time.monotonic()
+        longest = LONGEST_PAUSE_OF_READY_SECONDS if core.is_ready else LONGEST_PAUSE_SECONDS
         lived_long = now - core.began > LONGEST_PAUSE_SECONDS
-        core.pause = FIRST_PAUSE_SECONDS if lived_long else min(core.pause * 2, LONGEST_PAUSE_SECONDS)
-        core.start_at = now + core.pause
+        core.pause = FIRST_PAUSE_SECONDS if lived_long else min(core.pause * 2, longest)
+        core.start_at, core.is_ready = now + core.pause, False
 
     def _watch(self) -> None:
         """Kill cores whose event loop hangs; while there is none, report that all live."""
