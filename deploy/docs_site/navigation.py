@@ -28,6 +28,7 @@ GUIDES: list[dict[str, Any]] = [
             {"Run a broker": "operations.md"},
             {"Production checklist": "production.md"},
             {"Troubleshooting": "troubleshooting.md"},
+            {"All the cores of a machine": "cores.md"},
             {"Run a cluster": "cluster.md"},
             {"Secure a broker": "security.md"},
             {"Look at it: the console": "console.md"},

@@ -76,10 +76,12 @@ class LogTicket:
 class PartitionCoordinatorLog:
     """One internal partition as a `CoordinatorLog`."""
 
-    def __init__(self, log: PartitionLog, flusher: LogFlusher) -> None:
+    def __init__(self, log: PartitionLog, flusher: LogFlusher, epoch: int | None = None) -> None:
+        """`epoch` is that of the coordinator; None: the leader epoch."""
         self.listener: LogListener | None = None
         self._log = log
         self._flusher = flusher
+        self._epoch = epoch
         log.follower = self
 
     @property
@@ -88,7 +90,7 @@ class PartitionCoordinatorLog:
 
     @property
     def leader_epoch(self) -> int:
-        return self._log.leader_epoch
+        return self._log.leader_epoch if self._epoch is None else self._epoch
 
     @property
     def newest(self) -> LogTicket:
@@ -207,7 +209,10 @@ class InternalTopicLogs:
         flusher: LogFlusher,
         open_log: Callable[[TopicPartition], PartitionLog],
         existing: Callable[[], Collection[TopicPartition]],
+        epoch: int | None = None,
     ) -> None:
+        """`epoch` is that of the coordinator on this broker; None: the leader epoch of each log."""
+        self._epoch = epoch
         self._topic = topic
         self._count = count
         self._flusher = flusher
@@ -230,7 +235,7 @@ class InternalTopicLogs:
                 if is_shortage(error):
                     raise LogNotHere(str(error), _shortage_may_end) from error
                 raise LogUnreadable(str(error)) from error
-            found = self._logs[partition] = PartitionCoordinatorLog(log, self._flusher)
+            found = self._logs[partition] = PartitionCoordinatorLog(log, self._flusher, self._epoch)
         return found
 
     def existing(self) -> Collection[int]:

@@ -3,7 +3,7 @@
 import logging
 import os
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,10 +34,11 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.durability.large_writes import LargeWrites
 from fencepost.broker.log.durability.sync_threads import FlushThreads, SyncThreads
+from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import FlushedLog
 from fencepost.broker.log.storage.store import Store
 from fencepost.broker.metadata.answers import MetadataAnswers
-from fencepost.broker.metadata.identity import cluster_id_of, new_topic_id, partition_counts
+from fencepost.broker.metadata.identity import cluster_id_of, new_topic_id, with_counts
 from fencepost.broker.metadata.log import METADATA_PARTITION, MetadataPartitionLog, open_metadata_log
 from fencepost.broker.metadata.snapshots import MetadataSnapshots
 from fencepost.broker.metrics.counters import Metrics
@@ -69,25 +70,11 @@ from fencepost.protocol.topics import (
     METADATA_TOPIC,
     SHARE_STATE_TOPIC,
     TRANSACTION_TOPIC,
-    TopicPartition,
 )
 
 logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 5.0
-
-
-def with_counts(config: BrokerConfig, logs: Collection[TopicPartition]) -> BrokerConfig:
-    """The configuration with the numbers of partitions that the internal topics have."""
-    settings = {GROUP_TOPIC: "offsets.topic.num.partitions", TRANSACTION_TOPIC: "transaction.state.log.num.partitions"}
-    wanted = {topic: int(str(config.value(name))) for topic, name in settings.items()}
-    counts = partition_counts(config.data_directory, wanted, logs)
-    kept = {settings[topic]: str(count) for topic, count in counts.items() if count != wanted[topic]}
-    for name, count in kept.items():
-        logger.warning(
-            "%s=%s has no effect: the topic has %s partitions, and keeps them", name, config.value(name), count
-        )
-    return config.with_dynamic(kept, {}) if kept else config
 
 
 class Node:
@@ -139,6 +126,8 @@ class Node:
         self.upkeep_threads: FlushThreads = threads or SyncThreads(helpers_max=0)
         """Threads for disk work that no request waits for, or rarely."""
         self._listening = listening
+        self._metadata_log: PartitionLog | None = None
+        self._snapshots: MetadataSnapshots | None = None
         self.logs = self.place.open_logs(self._default_log_config)
         unflushed_max = config.log_unflushed_max_bytes
         self.flusher = LogFlusher(
@@ -171,32 +160,26 @@ class Node:
             logger.error("cannot close the logs cleanly after a failed start: %s", error)
 
     def _build_coordinators(self) -> None:
-        cluster_id = cluster_id_of(
-            self.config.data_directory, self.config.node_id, self.config.cluster_id, self._entropy
-        )
+        directory, node_id = self.config.data_directory, self.config.node_id
+        cluster_id = cluster_id_of(directory, node_id, self.config.cluster_id, self._entropy)
         config = self.config = with_counts(self.config, self.logs.partitions())
         self._rules = TopicRules(config)
-        self.metadata_log = open_metadata_log(self.logs, self.flusher, metadata_log_config(config), config.secured)
-        self._snapshots = MetadataSnapshots(
-            self.metadata_log,
-            self.flusher,
-            self.upkeep_threads,
-            self.clock,
-            lambda: self.config,
-            self.deleted_topics.lingering_ids,
-            self.place.keep_metadata,
-        )
+        followed = self.place.followed_metadata
+        if followed is None:
+            log = open_metadata_log(self.logs, self.flusher, metadata_log_config(config), config.secured)
+            self._metadata_log, self._snapshots = log, self._metadata_snapshots(log)
         self.metadata = MetadataService(
-            MetadataPartitionLog(self.metadata_log, self.flusher),
+            followed or MetadataPartitionLog(self.metadata_log, self.flusher),
             self.clock,
-            cluster_facts(config, cluster_id),
+            cluster_facts(config, cluster_id, self.place.node_ids),
             self._rules,
             new_id=partial(new_topic_id, self._entropy),
             observer=self._metadata_changed,
-            snapshots=self._snapshots if self.place.outlives_process else None,
+            snapshots=followed.snapshots if followed else self._snapshots if self.place.outlives_process else None,
         )
         self.metadata.producer_ids_from = self.place.first_producer_id
-        self.metadata.deleted_topic_ids.update(self._snapshots.deleted_topic_ids())
+        if self._snapshots is not None:
+            self.metadata.deleted_topic_ids.update(self._snapshots.deleted_topic_ids())
         self.logs.deleted_topic_ids = self.metadata.deleted_topic_ids
         self.partitions = Partitions(self.logs, self.metadata, self.place)
         self.partition, self.absence = self.partitions.get, self.partitions.absence
@@ -235,12 +218,29 @@ class Node:
             others=self.place.remote_coordinators(self.metadata, count),
         )
 
+    def _metadata_snapshots(self, log: PartitionLog) -> MetadataSnapshots:
+        return MetadataSnapshots(
+            log,
+            self.flusher,
+            self.upkeep_threads,
+            self.clock,
+            lambda: self.config,
+            self.deleted_topics.lingering_ids,
+            self.place.keep_metadata,
+        )
+
+    @property
+    def metadata_log(self) -> PartitionLog:
+        assert self._metadata_log is not None, "another broker has the metadata log"
+        return self._metadata_log
+
     @property
     def runtimes(self) -> tuple[CoordinatorRuntime[Any, Any, Any], ...]:
         return self.share_states.runtime, self.groups.runtime, self.transactions.runtime
 
     def _internal_logs(self, topic: str, count: int) -> InternalTopicLogs:
-        return InternalTopicLogs(topic, count, self.flusher, self.partitions.open, self.logs.partitions)
+        epoch = self.place.coordinator_epoch
+        return InternalTopicLogs(topic, count, self.flusher, self.partitions.open, self.logs.partitions, epoch)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -263,7 +263,7 @@ class Node:
 
     def _log_lost(self, log: FlushedLog, error: OSError) -> None:
         """A log went offline. The broker continues without it; for the metadata log it raises `error`."""
-        if log is self.metadata_log:
+        if log is self._metadata_log:
             raise error
         logger.critical("partition is offline until the next start partition=%s cause=%s", log.tp, error)
 
@@ -307,7 +307,8 @@ class Node:
 
     async def _start_services(self, services: trio.Nursery) -> None:
         """Load the coordinators in the order of their dependencies: metadata, share states, groups, transactions."""
-        known_before, some_lost = self.metadata_log.log_end_offset > 0, self.logs.quarantined(METADATA_PARTITION) > 0
+        known_before = self._metadata_log is None or self._metadata_log.log_end_offset > 0
+        some_lost = self.logs.quarantined(METADATA_PARTITION) > 0
         await self.place.load_metadata(self)
         self.authorizer = make_authorizer(self.config, self.metadata.image)
         self.deleted_topics.delete_strays()
@@ -324,12 +325,18 @@ class Node:
         await services.start(self.shares.run)
         await services.start(self.groups.run)
         await services.start(self.transactions.run)
-        periodic.begin(self, services, partial(self._snapshots.take_if_due, self.metadata))
+        periodic.begin(self, services, self._take_snapshot)
         self.place.begin_upkeep(self, services)
+
+    async def _take_snapshot(self) -> None:
+        if self._snapshots is not None:
+            await self._snapshots.take_if_due(self.metadata)
 
     async def _make_server(self, services: trio.Nursery) -> Server:
         server = Server(self, self.logs.upkeep)
         opened = await open_listeners(server, self, services) if self._listening else None
+        for one in self.place.listenings():
+            server.listen(one)
         self.endpoints = configured_addresses(self.config) if opened is None else opened
         return server
 
@@ -347,10 +354,11 @@ class Node:
         if self.config.metrics_listen is None or not self.place.serves_pages:
             return
         from fencepost.broker.metrics.exposition import renderer  # here: it imports prometheus_client
-        from fencepost.broker.metrics.pages import ready_alone, serve_pages
+        from fencepost.broker.metrics.pages import ready_alone
 
-        ready = partial(ready_alone, self)
-        self.metrics_endpoint = await serve_pages(self.config.metrics_listen, services, renderer(self), ready)
+        self.metrics_endpoint = await self.place.serve_pages(
+            self.config.metrics_listen, services, renderer(self), partial(ready_alone, self)
+        )
 
     # Changes of the metadata
 

@@ -4,7 +4,7 @@ The parts of a broker ask their place, so none of them asks whether there is a c
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fencepost.broker.log.durability.checkpointing import Checkpointer
@@ -20,19 +20,25 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from fencepost.broker.config.broker_config import BrokerConfig
+    from fencepost.broker.cores.followed_metadata import FollowedMetadata
     from fencepost.broker.log.config import LogConfig
     from fencepost.broker.log.durability.flush_batch import Gathering
     from fencepost.broker.log.durability.flusher import Durability
     from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.log.results import Ticket
     from fencepost.broker.log.storage.store import Store, SyncTask
+    from fencepost.broker.metrics.pages import Readiness
+    from fencepost.broker.metrics.server import Page
+    from fencepost.broker.network.context import Endpoint
     from fencepost.broker.network.dispatch import Handler
+    from fencepost.broker.network.listening import Listening
     from fencepost.broker.security.sasl.session import Mechanism
     from fencepost.broker.share.letters import OtherLeaders
     from fencepost.broker.share.undecided import TransactionalStates
     from fencepost.coordinator.metadata.image import TopicImage
     from fencepost.coordinator.ports import Marker, ProducerIdSource, RemoteCoordinators, TopicView
     from fencepost.coordinator.share.values import SharePersister
+    from fencepost.protocol.errors import ErrorCode
     from fencepost.protocol.topics import TopicPartition
 
 
@@ -82,6 +88,10 @@ class Place(ABC):
     """Whether each run of the broker serves its metrics; otherwise its process does so for all runs."""
     followed: Followed | None = None
     """None if consumers read from leaders only."""
+    followed_metadata: "FollowedMetadata | None" = None
+    """The metadata log of another broker; None if this one has its own."""
+    node_ids: tuple[int, ...] = ()
+    """The brokers that partitions are placed on; none: this one."""
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
@@ -176,9 +186,28 @@ class Place(ABC):
         """Where a marker goes for a partition that clients cannot use here; None if nowhere."""
         return None
 
+    def leaders_elsewhere(self, partitions: "Collection[TopicPartition]") -> "Mapping[int, Collection[TopicPartition]]":
+        """Of these partitions those to which markers go by `write_markers`, by their leader."""
+        return {}
+
+    async def write_markers(
+        self, broker: int, marker: "Marker", partitions: "Collection[TopicPartition]"
+    ) -> "Mapping[TopicPartition, ErrorCode]":
+        """Have the leader of these partitions write a marker; an error for each."""
+        raise NotImplementedError
+
     async def read_markers(self, logs: "Collection[PartitionLog]") -> bool:
         """Read what coordinators of other brokers have written to these logs. Returns whether that succeeded."""
         return True
+
+    def listenings(self) -> "Iterable[Listening]":
+        """Listeners besides the configured ones."""
+        return ()
+
+    @property
+    def coordinator_epoch(self) -> int | None:
+        """The epoch in the markers of this broker's transaction coordinator; None: that of its log."""
+        return None
 
     # Logs
 
@@ -220,6 +249,18 @@ class Place(ABC):
     def facts(self) -> list[str]:
         """NAME=VALUE, for the line of a broker that is ready."""
 
+    async def serve_pages(
+        self,
+        address: str,
+        services: "trio.Nursery",
+        metrics: "Callable[[], Awaitable[Page]]",
+        ready: "Callable[[], Readiness]",
+    ) -> "Endpoint":
+        """Serve the pages of `--metrics` until `services` end; returns the bound address. Raises OSError."""
+        from fencepost.broker.metrics.pages import serve_pages  # here: few brokers serve them
+
+        return await serve_pages(address, services, metrics, ready)
+
     def metrics(self, rows: int) -> "Iterable[Metric]":
         """The metrics of this place; `rows` is how many rows its logs have."""
         return ()
@@ -229,6 +270,8 @@ class Alone(Place):
     """No other broker: the logs are in a data directory, or in memory."""
 
     serves_pages = True
+    knows_cores = False
+    """Whether it may use a directory that several cores used."""
 
     def __init__(self, config: "BrokerConfig", store: "Store | None" = None) -> None:
         """`store` replaces the data directory."""
@@ -242,7 +285,7 @@ class Alone(Place):
         if self._store is not None:
             return LogManager.over(self._store, self.durability, default_config)
         path = self._config.data_directory
-        check_format(path)
+        check_format(path, cores=self.knows_cores)
         return LogManager.open(path, durability=self.durability, default_config=default_config)
 
     async def begin(self, node: Broker, services: "trio.Nursery") -> None:

@@ -145,6 +145,9 @@ class Broker(Protocol):
     def metadata_answers(self) -> "MetadataAnswers":
         """The encoded topics of Metadata responses."""
 
+    def stop(self) -> None:
+        """Begin a clean shutdown; returns at once."""
+
     async def register(self) -> None:
         """As the controller, register this run of the broker in the metadata."""
 

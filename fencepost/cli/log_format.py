@@ -14,13 +14,23 @@ LEVELS = ("debug", "info", "warning", "error")
 TEXT_MAX = 2000
 
 
+_core: list[int] = []
+"""The number of the core that this process serves, if it is one of several."""
+
+
+def name_core(number: int) -> None:
+    """Name the core in every line of this process."""
+    _core[:] = [number]
+
+
 class TextFormatter(logging.Formatter):
     """`2026-11-21 03:44:12.123 WARNING what happened key=value`; a line never holds another one's beginning."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, and a traceback under it if there is one."""
         seconds = _to_the_second(int(record.created))
-        line = f"{seconds}.{int(record.msecs):03d} {record.levelname:<7} {_one_line(record.getMessage())}"
+        core = f"core {_core[0]}: " if _core else ""
+        line = f"{seconds}.{int(record.msecs):03d} {record.levelname:<7} {core}{_one_line(record.getMessage())}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -33,6 +43,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _one_line(record.getMessage()),
+            **({"core": _core[0]} if _core else {}),
         }
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)

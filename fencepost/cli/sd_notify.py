@@ -26,6 +26,12 @@ def notify(*assignments: str) -> None:
         logger.warning("cannot notify the service manager socket=%s cause=%s", address, error)
 
 
+def watchdog_seconds() -> float:
+    """After how long without WATCHDOG=1 the manager starts this process anew; 0 if it watches nothing."""
+    interval_us = os.environ.get("WATCHDOG_USEC", "")
+    return int(interval_us) / 1_000_000 if interval_us.isdigit() else 0.0
+
+
 async def report_alive() -> None:
     """Send WATCHDOG=1 twice in each interval that the manager asks for; return at once if it asks for none.
 

@@ -16,6 +16,7 @@ import click
 from fencepost.cli.addresses import is_loopback
 from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging
 from fencepost.cli.sd_notify import notify, report_alive
+from fencepost.cli.serve_cores import EXIT_FAILED, count_cores, report_to_supervisor, run_cores, run_one
 from fencepost.extras import EXTRA_OF, needed_for
 
 if TYPE_CHECKING:
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
     from fencepost.broker.cluster.serving.broker import ClusterBroker
     from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.broker.node import Node
+    from fencepost.broker.place import Place
+    from fencepost.cli.serve_cores import Main
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 EXIT_USAGE = 2
-EXIT_FAILED = 1
 FEW_CONNECTIONS = 256
 """With fewer than these the start has a warning. Each client of Kafka's has several."""
 YOUNG_OBJECTS_BEFORE_COLLECTION = 50_000
@@ -43,6 +45,13 @@ _START_TIME_FIELD = 19
     "data",
     type=click.Path(path_type=Path, file_okay=False),
     help="Directory of the logs. [default: ./fencepost-data]",
+)
+@click.option(
+    "--cores",
+    "cores",
+    metavar="N|auto",
+    default="1",
+    help="Run a broker on each of N cores, or on all, at consecutive ports; needs --data. [default: 1]",
 )
 @click.option("--memory", is_flag=True, help="Keep everything in memory. A restart begins empty.")
 @click.option(
@@ -100,6 +109,7 @@ _START_TIME_FIELD = 19
 @click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
 def serve(
     data: Path | None,
+    cores: str,
     memory: bool,
     store: str | None,
     objects: str | None,
@@ -129,6 +139,7 @@ def serve(
         raise click.UsageError("--memory and --data exclude each other")
     if store is not None and (memory or data is not None):
         raise click.UsageError("--store excludes --data and --memory: the stores have the logs")
+    count = count_cores(cores)
     configure_logging(log_level, log_format)
     flags = {
         "log.dirs": None if data is None else str(data),
@@ -153,13 +164,15 @@ def serve(
     except ConfigError as error:
         click.echo(f"fencepost: {error}", err=True)
         sys.exit(EXIT_USAGE)
+    if count > 1 and config.data_directory is None:  # not by the options alone: a setting may say so
+        raise click.UsageError("--cores is for brokers with files: it excludes --memory and --store")
     for name in config.without_effect:
         logger.warning("setting has no effect here name=%s", name)
     if config.controller_listeners:
         left_out = ",".join(config.controller_listeners)
         logger.warning("controller listener is not served, this node is its own controller listener=%s", left_out)
     _warn_of_open_listeners(config)
-    sys.exit(run_broker(config))
+    sys.exit(run_cores(config, count, run_broker) if count > 1 else run_one(config, run_broker))
 
 
 def open_listeners(config: "BrokerConfig") -> list[str]:
@@ -206,8 +219,10 @@ def _named(address: str, listeners: tuple[str, ...] = ()) -> str:
     return address if "://" in address else f"{first.partition('://')[0]}://{address}"
 
 
-def run_broker(config: "BrokerConfig") -> int:
-    """Run a broker in this process; return its exit code."""
+def run_broker(
+    config: "BrokerConfig", place: "Place | None" = None, ready_fd: int | None = None, main: "Main | None" = None
+) -> int:
+    """Run a broker in this process; return its exit code. `main` does something else with it than to serve."""
     notify("STATUS=Opening the logs.")
     gc.disable()  # objects of the start stay alive; `_tune_collector` runs the collector once after the start
     import trio
@@ -216,7 +231,10 @@ def run_broker(config: "BrokerConfig") -> int:
 
     _warn_of_few_connections(raise_descriptor_limit())
     try:
-        trio.run(_serve if config.cluster_store is None else _serve_in_cluster, config)
+        if config.cluster_store is None:
+            trio.run(main or _serve, config, place, ready_fd)
+        else:
+            trio.run(_serve_in_cluster, config)
     except Exception as failure:
         errors = _leaves(failure)
         for error in errors:
@@ -250,19 +268,22 @@ def _leaves(error: BaseException) -> list[BaseException]:
     return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
 
 
-async def _serve(config: "BrokerConfig") -> None:
+async def _serve(config: "BrokerConfig", place: "Place | None" = None, ready_fd: int | None = None) -> None:
     import trio
 
     from fencepost.broker.node import Node
 
-    node = Node(config)
+    node = Node(config, place=place)
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_on_signal, node, nursery.cancel_scope, stop)
         await nursery.start(node.run)
         beside = await _start_beside(node, nursery, stop)
         _tune_collector()
-        _print_ready(node, beside)
+        if ready_fd is None:
+            _print_ready(node, beside)
+        else:
+            nursery.start_soon(report_to_supervisor, ready_fd)
         nursery.start_soon(report_alive)
         await node.stopped.wait()
         nursery.cancel_scope.cancel()

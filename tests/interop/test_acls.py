@@ -28,7 +28,7 @@ from tests.kit import acl_answers
 from tests.kit.broker_process import BrokerProcess
 
 GIVEN = os.environ.get("FENCEPOST_ACL_BOOTSTRAP")
-SETTINGS = {"storage": "memory", "authorizer.class.name": "standard", "super.users": "User:ANONYMOUS"}
+SETTINGS = {"authorizer.class.name": "standard", "super.users": "User:ANONYMOUS"}
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.interop.confluent_steps import WAIT_SECONDS, admin_client, create_topic
+from tests.kit.stores import alone
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.interop
@@ -99,6 +100,7 @@ def test_topics_grow_d1(admin: AdminClient, bootstrap: str, name: str) -> None:
     until(lambda: admin.list_topics(name, WAIT_SECONDS).topics[name], lambda topic: len(topic.partitions) == 4)
 
 
+@alone("it expects the address of one")
 def test_topics_are_described_with_their_ids_d3(admin: AdminClient, bootstrap: str, name: str) -> None:
     """KIP-516, KIP-430."""
     create_topic(bootstrap, name, partitions=2)
@@ -185,6 +187,7 @@ def test_an_election_is_never_needed_d8(admin: AdminClient, bootstrap: str, name
     assert [error.name() for error in told.values()] == ["UNKNOWN_TOPIC_OR_PART"]
 
 
+@alone("it expects the address of one")
 def test_the_cluster_d3(admin: AdminClient, bootstrap: str) -> None:
     told = admin.describe_cluster(include_authorized_operations=True).result(WAIT_SECONDS)
     assert told.cluster_id == admin.list_topics(timeout=WAIT_SECONDS).cluster_id

@@ -22,6 +22,7 @@ from tests.interop.confluent_steps import (
     read_to_end,
     values,
 )
+from tests.kit.stores import alone
 
 pytestmark = pytest.mark.interop
 
@@ -204,6 +205,7 @@ def test_admin_sees_groups_and_deletes_records(bootstrap: str, name: str) -> Non
     assert values(read_to_end(bootstrap, topic, [0], READ_COMMITTED)) == [b"%d" % number for number in range(4, 10)]
 
 
+@alone("it expects the address of one")
 def test_admin_describes_the_cluster(bootstrap: str) -> None:
     cluster = admin_client(bootstrap).describe_cluster().result(WAIT_SECONDS)
     assert cluster.cluster_id

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from tests.interop.confluent_steps import WAIT_SECONDS, create_topic, transactional_producer
+from tests.kit.stores import alone
 
 pytestmark = [
     pytest.mark.interop,
@@ -29,6 +30,7 @@ def kcat(bootstrap: str, *words: str, stdin: str = "") -> str:
     return run.stdout
 
 
+@alone("it expects the address of one")
 def test_lists_brokers_topics_and_partitions(bootstrap: str, name: str) -> None:
     create_topic(bootstrap, name, partitions=3)
     listed = json.loads(kcat(bootstrap, "-L", "-J", "-t", name))

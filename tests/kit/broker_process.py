@@ -3,24 +3,31 @@
 import os
 import re
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from signal import Signals
 from types import TracebackType
 from typing import Self
 
 from fencepost.testing.reserved_port import reserve_port
+from tests.kit.consecutive_ports import reserve_consecutive
 from tests.kit.forked_server import POSSIBLE, ForkedServer
-from tests.kit.stores import ON_CLUSTER, new_stores
+from tests.kit.stores import CORES, ON_CLUSTER, new_stores
+from tests.kit.waiting import until
 
 READY_TIMEOUT_SECONDS = 100.0
 STOP_TIMEOUT_SECONDS = 100.0
 FOR_TESTS = {f"FENCEPOST_{name}" for name in ("ENGINE", "INTEROP", "INTEROP_BOOTSTRAP", "LONG", "REQUIRE_JAVA")}
 """Variables that steer the tests: the broker would take them for its settings."""
+_API_VERSIONS = bytes.fromhex("0000000a0012000000000001ffff")
+_CORE_STARTS = re.compile(r"core (\d+) starts pid=(\d+)")
 _READY = re.compile(r"^fencepost ready on (?P<host>\[?[^\s]+?\]?):(?P<port>\d+)(?P<rest>( \w+=\S+)*)$")
 
 
@@ -32,6 +39,7 @@ class BrokerProcess:
     """One broker process and its directory.
 
     `data_dir` None means `--memory`; with FENCEPOST_ENGINE=cluster the logs are in stores of its own (stores.py).
+    With `cores` it is a supervisor and a process for each core: `kill` and `pause` mean all of them.
     `settings` become `--set name=value`, `arguments` are put behind them as they are. A restart takes the port of the
     first start, which nobody else gets meanwhile, so that clients find the broker.
     """
@@ -45,8 +53,10 @@ class BrokerProcess:
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         launcher: Sequence[str] = (),
+        cores: int = CORES,
     ) -> None:
         """`launcher` is a command that runs the broker's command, such as one that lowers a limit."""
+        self.cores = cores
         self.work_dir = work_dir
         self.data_dir = data_dir
         self.settings = dict(settings or {})
@@ -97,6 +107,8 @@ class BrokerProcess:
         if ON_CLUSTER:
             self._shared = self._shared or new_stores(self.work_dir)
             return self._shared
+        if self.cores > 1:
+            return ["--data", str(self.data_dir or self.work_dir / "forgotten"), "--cores", str(self.cores)]
         return ["--memory"] if self.data_dir is None else ["--data", str(self.data_dir)]
 
     def start(self) -> Self:
@@ -104,7 +116,11 @@ class BrokerProcess:
         assert not self.running, "the broker runs already"
         self._close_output()
         self.work_dir.mkdir(parents=True, exist_ok=True)
-        self.port = self.port or reserve_port(self, self.host)
+        if self.data_dir is None and self.cores > 1:
+            shutil.rmtree(self.work_dir / "forgotten", ignore_errors=True)  # as memory would be
+        self.port = self.port or (
+            reserve_consecutive(self, self.host, self.cores) if self.cores > 1 else reserve_port(self, self.host)
+        )
         inherited = {name: value for name, value in os.environ.items() if name not in FOR_TESTS}
         with self.log_path.open("ab") as log:
             if POSSIBLE and not self.launcher and not self.environment:
@@ -122,7 +138,16 @@ class BrokerProcess:
 
     def kill(self) -> None:
         """End the process as a crash would (SIGKILL)."""
-        self._end(signal.SIGKILL)
+        if self.running and self.cores > 1:
+            self.signal(signal.SIGSTOP)  # so that it starts no core meanwhile
+            until(lambda: state_of(self.pid) in ("T", "Z", ""))
+            cores = self._children()
+            for pid in cores:
+                _send(pid, signal.SIGKILL)
+            self._end(signal.SIGKILL)
+            until(lambda: all(state_of(pid) in ("Z", "") for pid in cores))
+        else:
+            self._end(signal.SIGKILL)
 
     def stop(self) -> int:
         """Ask the process to end (SIGTERM) and return its exit code; kill it when it does not listen."""
@@ -136,10 +161,55 @@ class BrokerProcess:
     def pause(self) -> None:
         """Freeze the process (SIGSTOP): the fault that makes zombies."""
         self.signal(signal.SIGSTOP)
+        for pid in self._children():
+            _send(pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let a frozen process go on."""
+        for pid in self._children():
+            _send(pid, signal.SIGCONT)
         self.signal(signal.SIGCONT)
+
+    # One core of several
+
+    def core_pid(self, number: int) -> int | None:
+        """The process of a core; None while it does not run."""
+        pids = {int(core): int(pid) for core, pid in _CORE_STARTS.findall(self.log())}
+        pid = pids.get(number)
+        return pid if pid in self._children() else None
+
+    def signal_core(self, number: int, signal_number: Signals) -> bool:
+        """Send a signal to a core; whether it was running."""
+        pid = self.core_pid(number)
+        return pid is not None and _send(pid, signal_number)
+
+    def kill_core(self, number: int) -> bool:
+        """End one core as a crash would; the supervisor starts it again. Whether it was running."""
+        return self.signal_core(number, signal.SIGKILL)
+
+    def core_address(self, number: int) -> tuple[str, int]:
+        """Where clients reach a core."""
+        return self.host, self.port + number
+
+    def wait_for_core(self, number: int, timeout_seconds: float = 30.0) -> None:
+        """Return when a core answers."""
+
+        def answers() -> bool:
+            with suppress(OSError), socket.create_connection(self.core_address(number), 1) as one:
+                one.sendall(_API_VERSIONS)
+                return bool(one.recv(1))
+            return False
+
+        until(answers, seconds=timeout_seconds)
+
+    def _children(self) -> list[int]:
+        """The processes of the cores."""
+        if self.cores <= 1 or not self.running:
+            return []
+        try:
+            return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
+        except OSError:
+            return []
 
     def restart(self) -> Self:
         """Kill the process if it lives, and start it again on the same directory and port."""
@@ -206,6 +276,22 @@ class BrokerProcess:
             raise BrokerFailed(f"no ready line but {line!r}; exit code {self._process.returncode}; log:\n{self.log()}")
         self.port = int(found["port"])
         self.facts = dict(pair.split("=", 1) for pair in found["rest"].split())
+
+
+def state_of(pid: int) -> str:
+    """The state of a process as Linux has it, such as `T` for a stopped one; empty if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def _send(pid: int, number: signal.Signals) -> bool:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _read_line(descriptor: int, timeout_seconds: float) -> str:

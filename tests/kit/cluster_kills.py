@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from fencepost.broker.cluster.engine import SLOTS
 from tests.kit.cluster_workload import ClusterPlan
@@ -31,7 +31,7 @@ from tests.kit.postgres_pair import PostgresPair
 from tests.kit.postgres_proxy import CommitFault
 from tests.kit.postgres_server import PostgresServer, find_binaries
 from tests.kit.stepped_broker import BEFORE_LATE_COMMITS, BETWEEN_PARTS, COMMIT_STEPS, TAKEOVER_STEPS
-from tests.kit.whole_logs import SERVE_SECONDS, read_all
+from tests.kit.whole_logs import SERVE_SECONDS, read_all, read_ends
 from tests.kit.workload_command import carry_out, parser_of
 from tests.kit.workload_roles import WRITERS
 from tests.kit.workload_run import Run
@@ -270,20 +270,10 @@ class ClusterKills(Run):
 
     def _nothing_open(self, places: Sequence[Place]) -> bool:
         try:
-            return self._ends(places, READ_COMMITTED) == self._ends(places, READ_UNCOMMITTED)
+            ends = [read_ends(self._address, places, one) for one in (READ_COMMITTED, READ_UNCOMMITTED)]
+            return ends[0] == ends[1]
         except KafkaException:  # no broker is active yet
             return False
-
-    def _ends(self, places: Sequence[Place], isolation: str) -> dict[Place, int]:
-        """The last stable offsets, or the high watermarks."""
-        admin = AdminClient({"bootstrap.servers": self._address, "log_level": 0})
-        level = IsolationLevel.READ_COMMITTED if isolation == READ_COMMITTED else IsolationLevel.READ_UNCOMMITTED
-        asked = admin.list_offsets(
-            {TopicPartition(*place): OffsetSpec.latest() for place in places},
-            isolation_level=level,
-            request_timeout=SERVE_SECONDS,
-        )
-        return {(place.topic, place.partition): told.result().offset for place, told in asked.items()}
 
     def _copied(self) -> bool:
         places = [place for place in self.plan.places if place[0] != TRANSACTION_TOPIC]

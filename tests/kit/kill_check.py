@@ -48,6 +48,12 @@ class _Told:
     """By transaction."""
 
 
+def directory_of(data_dir: Path, place: Place) -> Path:
+    """The directory of a partition, which may be that of another core than the first."""
+    name = f"{place[0]}-{place[1]}"
+    return next(data_dir.glob(f"cores/*/{name}"), data_dir / name)
+
+
 class FilesWatch:
     """Reads on in the files of all partitions, and holds what is there against what the writers were told."""
 
@@ -63,7 +69,7 @@ class FilesWatch:
         """Take in what is new while the broker is dead; what is wrong with it."""
         problems: list[str] = []
         for place in places:
-            log = self._logs.setdefault(place, _Growing(self._data_dir / f"{place[0]}-{place[1]}"))
+            log = self._logs.setdefault(place, _Growing(directory_of(self._data_dir, place)))
             try:
                 self.batches += log.read_on()
             except Damaged as damaged:
@@ -174,7 +180,7 @@ def read_files(data_dir: Path, places: Iterable[Place]) -> tuple[FilesView, list
     """All partitions from their beginning, after a stop in order, when every transaction is decided."""
     view, problems = FilesView(), []
     for place in places:
-        directory = data_dir / f"{place[0]}-{place[1]}"
+        directory = directory_of(data_dir, place)
         try:
             batches = list(batches_of(directory))
         except Damaged as damaged:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Log, Place, Verdict
-from tests.kit.kill_check import FilesWatch, read_files, trimmed_problems
+from tests.kit.kill_check import FilesWatch, directory_of, read_files, trimmed_problems
 from tests.kit.wire import Wire
 from tests.kit.workload_command import carry_out, parser_of
 from tests.kit.workload_readers import fetch_places
@@ -83,8 +83,7 @@ class KillLoop(Run):
     def _history(self, finals: dict[str, dict[str, dict[Place, Log]]]) -> History:
         """With one more reader of everything: after a stop in order, out of the files."""
         self._broker.start()
-        with Wire(self._broker.connect()) as wire:  # a log is opened, and its indexes made good, when it is asked for
-            fetch_places(wire, dict.fromkeys(self.plan.places, 0), READ_COMMITTED, 1)
+        self._open_logs()
         self._note("at the end", [] if self._broker.stop() == 0 else ["the broker did not stop in order"])
         self._note("at the end", self._watch.look(self.plan.places))
         self._verify("at the end")
@@ -95,13 +94,22 @@ class KillLoop(Run):
         for topic in TRIMMED_TOPICS:
             journals = sorted((self.work_dir / TRIMMED).glob(f"{topic}-*.jsonl"))
             compacted = topic == COMPACTED_TOPIC
-            self._note(topic, trimmed_problems(self.work_dir / "data" / f"{topic}-0", journals, compacted=compacted))
+            directory = directory_of(self.work_dir / "data", (topic, 0))
+            self._note(topic, trimmed_problems(directory, journals, compacted=compacted))
         return super()._history(finals)
 
+    def _open_logs(self) -> None:
+        """A log is opened, and its indexes made good, when it is asked for."""
+        with Wire(self._broker.connect()) as wire:
+            fetch_places(wire, dict.fromkeys(self.plan.places, 0), READ_COMMITTED, 1)
+
     def _verify(self, when: str) -> None:
-        command = [sys.executable, "-m", "fencepost", "verify", str(self.work_dir / "data")]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        self._note(when, [] if run.returncode == 0 else [f"fencepost verify: {run.stdout[-2000:]}{run.stderr[-500:]}"])
+        data = self.work_dir / "data"
+        for directory in (data, *data.glob("cores/*")):
+            command = [sys.executable, "-m", "fencepost", "verify", str(directory)]
+            run = subprocess.run(command, capture_output=True, text=True, check=False)
+            said = f"fencepost verify: {run.stdout[-2000:]}{run.stderr[-500:]}"
+            self._note(when, [] if run.returncode == 0 else [said])
 
     def _note(self, when: str, found: Sequence[str]) -> None:
         self.problems += [f"{when}: {problem}" for problem in found]

@@ -2,6 +2,7 @@
 
     FENCEPOST_ENGINE=cluster make test ARGS="tests/interop tests/spark"
 
+`FENCEPOST_ENGINE=cores` runs each on files with three cores; only real clients find their leaders then.
 Else they keep files, or everything in memory. One PostgreSQL server serves all brokers of a test process.
 """
 
@@ -15,14 +16,24 @@ import pytest
 
 from tests.kit.postgres_server import PostgresServer, postgres_or_skip
 
-ON_CLUSTER = os.environ.get("FENCEPOST_ENGINE", "files") == "cluster"
+_ENGINE = os.environ.get("FENCEPOST_ENGINE", "files")
+ON_CLUSTER = _ENGINE == "cluster"
+CORES = 3 if _ENGINE == "cores" else 1
+"""The cores of each broker."""
 LEASE_MS = 1500
 """A broker that was killed joins again only when its lease has ended."""
 
 
 def needs_files(reason: str) -> pytest.MarkDecorator:
     """Skip a test where brokers have no directory of their own."""
-    return pytest.mark.skipif(ON_CLUSTER, reason=f"a broker on a shared store has no data directory: {reason}")
+    return pytest.mark.skipif(
+        ON_CLUSTER or CORES > 1, reason=f"this broker does not have all in one data directory: {reason}"
+    )
+
+
+def alone(reason: str) -> pytest.MarkDecorator:
+    """Skip a test where each core is a broker of its own to clients."""
+    return pytest.mark.skipif(CORES > 1, reason=f"a broker of several cores is several to clients: {reason}")
 
 
 def new_stores(work_dir: Path, server: PostgresServer | None = None) -> list[str]:

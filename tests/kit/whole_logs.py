@@ -3,9 +3,10 @@
 import time
 from collections.abc import Sequence
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from tests.kit.history import Log, Place
+from tests.kit.history import READ_COMMITTED, Log, Place
 
 SERVE_SECONDS, READ_SECONDS = 60.0, 60.0
 
@@ -38,3 +39,15 @@ def read_all(bootstrap: str, places: Sequence[Place], isolation: str) -> tuple[d
                 errors[place] = str(error)
     consumer.close()
     return logs, [f"{place} ends after {len(logs[place])} records: {errors.get(place)}" for place in sorted(unread)]
+
+
+def read_ends(bootstrap: str, places: Sequence[Place], isolation: str) -> dict[Place, int]:
+    """The last stable offsets, or the high watermarks. Raises KafkaException."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    level = IsolationLevel.READ_COMMITTED if isolation == READ_COMMITTED else IsolationLevel.READ_UNCOMMITTED
+    asked = admin.list_offsets(
+        {TopicPartition(*place): OffsetSpec.latest() for place in places},
+        isolation_level=level,
+        request_timeout=SERVE_SECONDS,
+    )
+    return {(place.topic, place.partition): told.result().offset for place, told in asked.items()}

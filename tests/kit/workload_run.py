@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.context import ForkProcess
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -98,7 +99,7 @@ class Run:
         self._chance = random.Random(self.plan.seed)
         self._listener = socket.create_server(("127.0.0.1", 0)) if self.plan.bad_network else None
         advertise = [] if self._listener is None else ["--advertise", f"127.0.0.1:{self._listener.getsockname()[1]}"]
-        self._broker = BrokerProcess(
+        self._broker = self._make_broker(
             self.work_dir / "broker",
             data_dir=self.work_dir / "data",
             settings={"group.initial.rebalance.delay.ms": "0", **self.plan.settings},
@@ -112,6 +113,9 @@ class Run:
         self._made_before: Counter[str] = Counter()
         for kind in ("writers", "readers", "errors"):
             (self.work_dir / kind).mkdir(parents=True, exist_ok=True)
+
+    def _make_broker(self, work_dir: Path, **words: Any) -> BrokerProcess:
+        return BrokerProcess(work_dir, **words)
 
     def go(self) -> Verdict:
         """Work, break things, settle, check."""

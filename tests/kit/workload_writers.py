@@ -1,7 +1,6 @@
 """The writing processes of a chaos run: librdkafka (TV1) and the project's own client (TV2), each with its journal."""
 
 import random
-import socket
 import sys
 import time
 import zlib
@@ -19,7 +18,8 @@ import fencepost
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
 from tests.kit.history import Journal
-from tests.kit.wire import ConnectionEnded, Wire
+from tests.kit.leaders import Leaders
+from tests.kit.wire import ConnectionEnded
 
 FENCED = 3
 """Exit code of a producer that cannot go on; the run starts its next incarnation."""
@@ -235,30 +235,34 @@ def raw_writes(task: Task) -> None:
     """Batches without producer id, each sent once: what no answer came for may be there or not. Beside the loose topic
     they go to topics that lose their old records (retention) and their overwritten ones (compaction).
     """
-    chance, host_port = task.random, task.address.rpartition(":")
+    chance = task.random
     beside = task.journal.parent.with_name(TRIMMED)
     journals = {LOOSE_TOPIC: Journal(task.journal)}
     journals |= {topic: Journal(beside / f"{topic}-{task.label}.jsonl") for topic in TRIMMED_TOPICS}
     number = 0
     while True:
         try:
-            with Wire(socket.create_connection((host_port[0], int(host_port[2])), 5)) as wire:
+            with Leaders(task.address) as leaders:
                 while True:
                     number += 1
                     topic = chance.choice((LOOSE_TOPIC, *TRIMMED_TOPICS))
-                    _write_raw(wire, task, journals[topic], topic, number)
+                    _write_raw(leaders, task, journals[topic], topic, number)
                     time.sleep(chance.uniform(0, 0.01))
         except (OSError, ConnectionEnded):
             time.sleep(0.02)
 
 
-def _write_raw(wire: Wire, task: Task, journal: Journal, topic: str, number: int) -> None:
+def _write_raw(leaders: Leaders, task: Task, journal: Journal, topic: str, number: int) -> None:
     partition = number % (task.partitions if topic == LOOSE_TOPIC else 1)
+    wire = leaders.of(topic, partition)
     values = [f"{task.label}.{number}.{index}" for index in range(1 + number % 4)]
     journal.write_many(["send", None, topic, partition, value] for value in values)
     now_ms = int(time.time() * 1000)
     records = [(now_ms, key_of(value), value.encode(), ()) for value in values]
     answer = wire.produce(topic, build_batch(records), partition=partition)
+    if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:  # its log is opened after a start
+        time.sleep(0.02)
+        return
     if answer.error_code != ErrorCode.NONE:
         raise ValueError(f"{topic}-{partition}: {ErrorCode(answer.error_code).name}")
     journal.write_many(["ack", value, partition, answer.base_offset + index] for index, value in enumerate(values))

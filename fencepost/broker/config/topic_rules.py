@@ -137,10 +137,11 @@ def cleaner_settings(config: BrokerConfig) -> "CleanerSettings":
     )
 
 
-def cluster_facts(config: BrokerConfig, cluster_id: str) -> ClusterFacts:
+def cluster_facts(config: BrokerConfig, cluster_id: str, node_ids: tuple[int, ...] = ()) -> ClusterFacts:
     return ClusterFacts(
         cluster_id=cluster_id,
         node_id=config.node_id,
+        node_ids=node_ids,
         default_partitions=config.num_partitions,
         auto_create_topics=config.auto_create_topics_enable,
         delete_topics=config.delete_topic_enable,

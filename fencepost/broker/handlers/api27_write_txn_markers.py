@@ -5,12 +5,15 @@ marker ends the transaction on the partition whatever state the coordinator has.
 fencepost extension) a partition is rejected with INVALID_TXN_STATE if a coordinator owns the transaction, or may do so.
 """
 
+from collections.abc import Mapping
+
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Response
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.audit import audit
 from fencepost.broker.security.checks import brokers_only
 from fencepost.broker.security.log_names import principal_text, quoted
+from fencepost.broker.security.principal import CLUSTER
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.causes import EXPLAINED, Cause, Reason
 from fencepost.protocol.errors import ErrorCode
@@ -29,24 +32,36 @@ async def handle(node: Broker, request: WriteTxnMarkersRequest, context: Request
     """Write the markers in the order of the request; each is durable and visible before the answer."""
     if (refused := brokers_only(node, request, context)) is not None:
         return refused
+    if context.session.principal == CLUSTER:
+        return WriteTxnMarkersResponse(markers=await _write_of_coordinator(node, request.markers))
     return WriteTxnMarkersResponse(markers=[await _write(node, marker, context) for marker in request.markers])
 
 
+async def _write_of_coordinator(node: Broker, markers: list[WritableTxnMarker]) -> list[WritableTxnMarkerResult]:
+    """The markers of another broker's coordinator, in one round of flushes."""
+    appended = [node.markers.append(_marker_of(one), _partitions(one)) for one in markers]
+    return [_result(one, await each.settled()) for one, each in zip(markers, appended, strict=True)]
+
+
+def _marker_of(marker: WritableTxnMarker) -> Marker:
+    return Marker(
+        marker.producer_id,
+        marker.producer_epoch,
+        marker.transaction_result,
+        marker.coordinator_epoch,
+        marker.transaction_version,
+    )
+
+
+def _partitions(marker: WritableTxnMarker) -> set[TopicPartition]:
+    return {TopicPartition(topic.name, partition) for topic in marker.topics for partition in topic.partition_indexes}
+
+
 async def _write(node: Broker, marker: WritableTxnMarker, context: RequestContext) -> WritableTxnMarkerResult:
-    wanted = {TopicPartition(topic.name, partition) for topic in marker.topics for partition in topic.partition_indexes}
-    owned: set[TopicPartition] = set()
+    wanted, owned = _partitions(marker), set[TopicPartition]()
     if marker.only_hanging:
         owned = wanted - await node.hanging.hanging_of(wanted, marker.producer_id)
-    codes = await node.transactions.markers.write_markers(
-        Marker(
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.transaction_result,
-            marker.coordinator_epoch,
-            marker.transaction_version,
-        ),
-        frozenset(wanted - owned),
-    )
+    codes = await node.markers.append(_marker_of(marker), wanted - owned).settled()
     answers = {**codes, **dict.fromkeys(owned, ErrorCode.INVALID_TXN_STATE)}
     _explain(node, marker, answers, owned, context)
     audit.warning(
@@ -59,6 +74,10 @@ async def _write(node: Broker, marker: WritableTxnMarker, context: RequestContex
         marker.producer_epoch,
         ",".join(f"{tp}:{answers.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR).name}" for tp in sorted(wanted)),
     )
+    return _result(marker, answers)
+
+
+def _result(marker: WritableTxnMarker, answers: Mapping[TopicPartition, ErrorCode]) -> WritableTxnMarkerResult:
     topics = [
         WritableTxnMarkerTopicResult(
             name=topic.name,

@@ -52,4 +52,10 @@ def _outcome(node: Broker, name: str, part: ReassignablePartition) -> Outcome:
         return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{number}.")
     if part.replicas is None:
         return Outcome(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    return replicas_problem(tuple(part.replicas), node.config.node_id) or DONE
+    return _move_problem(node, topic.assignment[number].leader, tuple(part.replicas)) or DONE
+
+
+def _move_problem(node: Broker, leader: int, replicas: tuple[int, ...]) -> Outcome | None:
+    """Why a partition cannot be assigned to these replicas."""
+    own = node.config.node_id if not node.place.node_ids else leader
+    return replicas_problem(replicas, (own,))

@@ -12,12 +12,16 @@ from pathlib import Path
 
 import crc32c
 
-from fencepost.protocol.topics import TopicPartition
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.protocol.topics import GROUP_TOPIC, TRANSACTION_TOPIC, TopicPartition
 
 META_PROPERTIES = "meta.properties"
 META_PROPERTIES_TWIN = META_PROPERTIES + ".twin"
 VERSION = "1"
 """The format of the data directory, as in Kafka. A new one is needed when older versions must not write a directory."""
+CORES_VERSION = "2"
+"""Once several cores have used the directory. An older version would not find the partitions of the others, and after
+them its transaction markers would be refused: their epochs go on in `core-starts`."""
 READ_VERSIONS = ("0", VERSION)
 _CHECKSUM = "#crc32c "
 _COUNT = "partitions."
@@ -26,6 +30,12 @@ _UUID_BYTES = 16
 _DASH = 62
 """The value that URL-safe base64 encodes as a dash."""
 
+COUNT_SETTINGS = {
+    GROUP_TOPIC: "offsets.topic.num.partitions",
+    TRANSACTION_TOPIC: "transaction.state.log.num.partitions",
+}
+"""The settings of the numbers of partitions that internal topics are made with."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -33,14 +43,23 @@ class WrongDirectory(Exception):
     """The data directory belongs to another cluster or node, which the text names."""
 
 
-def check_format(directory: Path | None) -> None:
-    """Raise WrongDirectory if a newer version wrote the directory. Call it before anything there is changed."""
+def check_format(directory: Path | None, *, cores: bool = False) -> None:
+    """Raise WrongDirectory if a newer version wrote the directory. Call it before anything there is changed.
+
+    `cores`: whether the caller knows the directories of several cores; if not, a directory with them is wrong, too.
+    """
     if directory is None:
         return
     path = directory / META_PROPERTIES
     (found, checked), (spare, _) = read_properties(path), read_properties(directory / META_PROPERTIES_TWIN)
     version = ((found if checked or spare is None else spare) or {}).get("version", VERSION)
-    if version not in READ_VERSIONS:
+    if version == CORES_VERSION:
+        if not cores:
+            raise WrongDirectory(
+                f"several cores have used {directory}, and {directory}/cores may have partitions, too: only `fencepost"
+                " serve --data` can use it"
+            )
+    elif version not in READ_VERSIONS:
         raise WrongDirectory(
             f"{path} has format {version}, and this version of fencepost reads formats up to {VERSION}: run the version"
             " that wrote it, or restore a backup"
@@ -65,7 +84,8 @@ def cluster_id_of(
         raise WrongDirectory(f"{path} is of node {known_node}, not {node_id} (node.id)")
     cluster_id = known_cluster or wanted or _new_id(entropy)
     if known_cluster is None or known_node is None or not whole:
-        _write(path, {**found, "version": VERSION, "cluster.id": cluster_id, "node.id": str(node_id)})
+        version = CORES_VERSION if found.get("version") == CORES_VERSION else VERSION
+        _write(path, {**found, "version": version, "cluster.id": cluster_id, "node.id": str(node_id)})
     return cluster_id
 
 
@@ -94,6 +114,26 @@ def partition_counts(
     if directory is not None and not stored.items() <= found.items():
         _write(directory / META_PROPERTIES, {**found, **stored})
     return counts
+
+
+def with_counts(config: BrokerConfig, logs: Collection[TopicPartition]) -> BrokerConfig:
+    """The configuration with the numbers of partitions that the internal topics have."""
+    wanted = {topic: int(str(config.value(name))) for topic, name in COUNT_SETTINGS.items()}
+    counts = partition_counts(config.data_directory, wanted, logs)
+    kept = {COUNT_SETTINGS[topic]: str(count) for topic, count in counts.items() if count != wanted[topic]}
+    for name, count in kept.items():
+        logger.warning(
+            "%s=%s has no effect: the topic has %s partitions, and keeps them", name, config.value(name), count
+        )
+    return config.with_dynamic(kept, {}) if kept else config
+
+
+def set_format(directory: Path, version: str) -> None:
+    """Durably write which format the directory has from now on. Raises WrongDirectory and OSError."""
+    path = directory / META_PROPERTIES
+    found, _ = _whole(path, False)
+    if found and found.get("version") != version:
+        _write(path, {**found, "version": version})
 
 
 def _new_id(entropy: Callable[[int], bytes]) -> str:

@@ -110,6 +110,10 @@ class MetadataReader:
             return follower
         raise NoMetadataLog(f"{self.directory} changes too fast to be read")
 
+    def newest_snapshot(self) -> MetadataImage:
+        """The image to begin with; EMPTY_IMAGE if the log has all. Raises as `image`."""
+        return self._start(None)
+
     def _start(self, offset: int | None, exactly: bool = False) -> MetadataImage:
         """The image to begin with to reach `offset`: from the newest usable snapshot, or for history the oldest."""
         bases, snapshots = segment_bases(file_names(self.directory)), self.snapshots()

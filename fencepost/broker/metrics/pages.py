@@ -62,16 +62,23 @@ async def health() -> Page:
     return HTTPStatus.OK, JSON, b'{"healthy": true}\n'
 
 
+def pages_of(
+    metrics: Callable[[], Awaitable[Page]], ready: Callable[[], Readiness]
+) -> dict[bytes, Callable[[], Awaitable[Page]]]:
+    """The pages by their paths."""
+
+    async def readiness() -> Page:
+        return ready().page()
+
+    return {b"/metrics": metrics, b"/ready": readiness, b"/health": health}
+
+
 async def serve_pages(
     address: str, services: trio.Nursery, metrics: Callable[[], Awaitable[Page]], ready: Callable[[], Readiness]
 ) -> Endpoint:
     """Serve the pages at HOST:PORT until `services` end; returns the bound address. Raises OSError."""
     host, _, port = address.rpartition(":")
-
-    async def readiness() -> Page:
-        return ready().page()
-
-    pages = {b"/metrics": metrics, b"/ready": readiness, b"/health": health}
+    pages = pages_of(metrics, ready)
     server = MetricsServer(pages)
     endpoint = await server.listen(host.strip("[]"), int(port))
     services.start_soon(server.run)

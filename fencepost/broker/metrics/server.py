@@ -2,6 +2,7 @@
 
 import logging
 import re
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import NoReturn
@@ -48,6 +49,12 @@ class MetricsServer:
             await further.aclose()
         del self._listeners[1:]
         return Endpoint(*self._listeners[0].socket.getsockname()[:2])
+
+    def adopt(self, listening: socket.socket) -> Endpoint:
+        """Serve at a socket that listens already. Returns its address."""
+        self._listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(listening))]
+        address = listening.getsockname()
+        return Endpoint(address, 0) if isinstance(address, str) else Endpoint(*address[:2])
 
     async def run(self) -> NoReturn:
         await trio.serve_listeners(self._serve, self._listeners)

@@ -20,7 +20,11 @@ class _Settings(Protocol):
 
 
 class ConnectionLimits:
-    """Counts the open connections. A connection counts from its acceptance to its end."""
+    """Counts the open connections. A connection counts from its acceptance to its end.
+
+    Those of the other cores of a machine, whose host is empty, are not counted: a broker that has all the connections
+    of clients that it may have must still write the others' markers (Kafka's ConnectionQuotas.protectedListener).
+    """
 
     def __init__(self, settings: _Settings) -> None:
         self._settings = settings
@@ -35,6 +39,8 @@ class ConnectionLimits:
     def begin(self, host: str) -> str | None:
         """Count a connection from `host`. Returns what forbids it, such as a setting with its value, or None."""
         settings = self._settings
+        if not host:
+            return None
         if self._count >= settings.max_connections:
             return f"max.connections={settings.max_connections}"
         if self._count >= self._descriptors:
@@ -48,13 +54,18 @@ class ConnectionLimits:
         return None
 
     def end(self, host: str) -> None:
+        if not host:
+            return
         self._count -= 1
         self._by_host[host] -= 1
         if not self._by_host[host]:
             del self._by_host[host]
 
-    async def next_accept(self) -> None:
-        """Wait until one more connection may be created. Always lets other tasks run."""
+    async def next_accept(self, host: str) -> None:
+        """Wait until one more connection may be created after that of `host`. Always lets other tasks run."""
+        if not host:
+            await trio.lowlevel.checkpoint()
+            return
         rate = self._settings.max_connection_creation_rate
         now = trio.current_time()
         self._tokens = min(float(rate), self._tokens + (now - self._refilled) * rate)

@@ -17,7 +17,7 @@ from fencepost.broker.network.listening import Listening
 from fencepost.broker.network.poller import poller_of_loop
 from fencepost.broker.periodic import run_periodically
 from fencepost.broker.ports import Broker
-from fencepost.broker.security.principal import Principal
+from fencepost.broker.security.principal import CLUSTER, Principal
 from fencepost.broker.security.quotas import quota_ms
 
 logger = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class Server:
                     await trio.lowlevel.checkpoint()
             else:
                 self._begin(sock, Endpoint(*address[:2]), listening, nursery)
-                await self._limits.next_accept()
+                await self._limits.next_accept(address[0])
 
     def adopt(self, sock: socket.socket, peer: Endpoint, listener: Endpoint) -> None:
         """Serve a connection that did not come from the listening socket, for example one end of a socket pair.
@@ -152,7 +152,7 @@ class Server:
     def _begin(self, sock: socket.socket, peer: Endpoint, listening: Listening, nursery: trio.Nursery) -> None:
         if not self._may_begin(sock, peer):
             return
-        quotas = self.node.quotas
+        quotas = self.node.quotas if peer.host else None
         if quotas is not None and (wait_ms := quotas.record_connection(peer.host, quota_ms(self.node.clock))):
             nursery.start_soon(self._close_throttled, sock, peer, wait_ms / 1000)
             return
@@ -176,7 +176,7 @@ class Server:
 
     def check_principal(self, principal: Principal) -> None:
         most = self.node.config.principal_max_connections
-        if most < 0:
+        if most < 0 or principal == CLUSTER:
             return
         count = sum(connection.session.principal == principal for connection in self.connections)
         if count > most:

@@ -3,10 +3,10 @@
 import logging
 import math
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import trio
 
-from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.place import Place
 from fencepost.broker.ports import Broker
 from fencepost.coordinator.metadata.image import METADATA_VERSION
@@ -21,10 +21,18 @@ logger = logging.getLogger(__name__)
 class MetadataFollower:
     """Reads what the controller writes."""
 
-    def __init__(self, place: Place, read: Callable[[PartitionLog], Awaitable[bool]]) -> None:
-        """`read` adds the new rows of a log that another broker leads. It returns whether there were any."""
+    def __init__(
+        self,
+        place: Place,
+        read: Callable[[Broker], Awaitable[bool]],
+        wait: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`read` makes the new records readable and returns whether there are any. `wait` returns when to look; None:
+        every FOLLOW_SECONDS.
+        """
         self._place = place
         self._read = read
+        self._wait = wait or partial(trio.sleep, FOLLOW_SECONDS)
         self._read_at = -math.inf
         """When the last look at the log began."""
         self.lock = trio.Lock()
@@ -41,7 +49,7 @@ class MetadataFollower:
 
     async def read_to_end(self, node: Broker) -> None:
         """As `catch_up`, for a caller that holds `lock`: until it gives that back, nothing more is read."""
-        while not self._place.is_controller and await self._read(node.metadata_log):
+        while not self._place.is_controller and await self._read(node):
             await node.metadata.follow()
 
     async def until_bootstrapped(self, node: Broker) -> None:
@@ -58,7 +66,7 @@ class MetadataFollower:
 
     async def _run(self, node: Broker) -> None:
         while True:
-            await trio.sleep(FOLLOW_SECONDS)
+            await self._wait()
             await self.catch_up(node)
 
 

@@ -24,6 +24,8 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataResponse
 from fencepost.protocol.registry import API_BY_KEY
 
+OF_CONTROLLER = frozenset({ApiKey.DESCRIBE_QUORUM})
+"""Reads that only the controller can answer."""
 CHANGES = frozenset(
     {
         ApiKey.CREATE_TOPICS,
@@ -41,7 +43,7 @@ CHANGES = frozenset(
     }
 )
 """Changes of the metadata."""
-FORWARDED = CHANGES | {ApiKey.METADATA, ApiKey.OFFSET_FETCH}
+FORWARDED = CHANGES | OF_CONTROLLER | {ApiKey.METADATA, ApiKey.OFFSET_FETCH}
 """What an envelope may hold: Metadata creates missing topics; `remote_offsets` says why OffsetFetch."""
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.LEADER_NOT_AVAILABLE})
 """A topic that this broker does not know, or not yet."""
@@ -54,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 def forwarded(place: Place, follower: MetadataFollower, api_key: int, handle: Handler) -> Handler:
     """The handler of an API, which passes to the controller what only that can do."""
-    if api_key not in CHANGES | {ApiKey.METADATA}:
+    if api_key not in CHANGES | OF_CONTROLLER | {ApiKey.METADATA}:
         return handle
 
     def forwarding(node: Broker, request: Any, context: RequestContext) -> Reply:

@@ -1,5 +1,6 @@
 """Connections to the other brokers, over Kafka's port."""
 
+import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
@@ -34,8 +35,10 @@ class Route(NamedTuple):
     """How to reach another broker."""
 
     endpoint: Endpoint
-    tls: Callable[[], ssl.SSLContext] | None
+    tls: Callable[[], ssl.SSLContext] | None = None
     """Makes the context of a connection; it reads files. None: the listener has no TLS."""
+    unix_address: str | bytes | None = None
+    """Of the broker's socket on this machine; then the endpoint only names the broker."""
 
 
 def route_to(config: BrokerConfig, peer: Peer) -> Route | None:
@@ -53,6 +56,17 @@ def _peer_context(own: ClientListener, config: BrokerConfig) -> ssl.SSLContext:
     from fencepost.broker.security.tls_context import make_peer_context
 
     return make_peer_context(tls_settings(own, config))
+
+
+async def open_unix_stream(address: str | bytes) -> trio.SocketStream:
+    """A connection to a UNIX socket; the address may be an abstract one. Raises OSError."""
+    sock = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        await sock.connect(address)
+    except BaseException:
+        sock.close()
+        raise
+    return trio.SocketStream(sock)
 
 
 class PeerLinks:
@@ -101,7 +115,11 @@ class PeerLinks:
 
     async def _open(self, route: Route) -> "_Link":
         """A connection on which both sides have proved that they are brokers of this cluster."""
-        stream: trio.abc.Stream = await trio.open_tcp_stream(*route.endpoint)
+        stream: trio.abc.Stream
+        if route.unix_address is None:
+            stream = await trio.open_tcp_stream(*route.endpoint)
+        else:
+            stream = await open_unix_stream(route.unix_address)
         if route.tls is not None:
             stream = trio.SSLStream(
                 stream, await trio.to_thread.run_sync(route.tls), server_hostname=route.endpoint.host

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+import trio
+
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.reading import last_marker
 from fencepost.broker.log.storage.store import CorruptLogFile
@@ -29,6 +31,10 @@ class Markers:
     def __init__(self, node: Broker) -> None:
         self._node = node
 
+    def append(self, marker: Marker, partitions: Collection[TopicPartition]) -> "Appended":
+        """Append `marker` to the logs of these partitions that are here."""
+        return Appended(self._node, marker, partitions)
+
     async def write_markers(
         self, marker: Marker, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
@@ -38,7 +44,20 @@ class Markers:
         `__share_group_state` the share coordinator the acknowledgements. If the coordinator could not load its log, the
         marker must wait: a log restored from a backup would lack it.
         """
-        return await Appended(self._node, marker, partitions).settled()
+        elsewhere = self._node.place.leaders_elsewhere(partitions)
+        if not elsewhere:
+            return await Appended(self._node, marker, partitions).settled()
+        here = frozenset(partitions).difference(*elsewhere.values())
+        results: dict[TopicPartition, ErrorCode] = {}
+
+        async def there(broker: int, some: Collection[TopicPartition]) -> None:
+            results.update(await self._node.place.write_markers(broker, marker, some))
+
+        async with trio.open_nursery() as nursery:
+            for broker, some in elsewhere.items():
+                nursery.start_soon(there, broker, some)
+            results.update(await Appended(self._node, marker, here).settled())
+        return results
 
     def append_with_decision(
         self, marker: Marker, partitions: Collection[TopicPartition], may_be_first: bool
@@ -47,11 +66,13 @@ class Markers:
 
         Files only share the round of flushes, each by itself: for markers that may be durable before the decision.
         """
-        return Appended(self._node, marker, partitions) if may_be_first or self._node.place.commits_together else None
+        place = self._node.place
+        together = place.commits_together or (may_be_first and not place.leaders_elsewhere(partitions))
+        return Appended(self._node, marker, partitions) if together else None
 
     def how_ended(self, producer_id: int, marker_epoch: int, partitions: Collection[TopicPartition]) -> HowEnded:
         """Whether a log has a marker of this epoch. In a cluster the decision is never behind its markers."""
-        if self._node.place.commits_together:
+        if self._node.place.commits_together or self._node.place.leaders_elsewhere(partitions):
             return HowEnded.NOT_ENDED
         is_known = True
         for tp in sorted(partitions):

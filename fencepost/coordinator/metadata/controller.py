@@ -1,7 +1,8 @@
 """Decides on the creation, deletion and growth of topics. Pure: it sees an image and returns records."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from zlib import crc32
 
 from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.metadata.commands import (
@@ -35,7 +36,7 @@ Topics = Decision[MetadataEntry, list[CreatedTopic], None]
 
 
 class TopicController:
-    """The rules of kafka-rules D1 for one node, which is the only possible replica."""
+    """The rules of kafka-rules D1, for partitions with one replica."""
 
     def __init__(self, facts: ClusterFacts, rules: ConfigRules, new_id: IdSource) -> None:
         self._facts = facts
@@ -144,13 +145,20 @@ class TopicController:
             )
         wanted = topic.replication_factor
         if wanted > 1:
+            why = "only 1 broker(s) are registered" if len(self._facts.brokers) == 1 else "each partition has 1 replica"
             return Outcome(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"Unable to replicate the partition {wanted} time(s): The target replication factor of {wanted} "
-                "cannot be reached because only 1 broker(s) are registered.",
+                f"cannot be reached because {why}.",
             )
         count = self._facts.default_partitions if topic.partitions == -1 else topic.partitions
-        return self._too_many(count) or [(self._facts.node_id,)] * count
+        return self._too_many(count) or self._spread(topic.name, 0, count)
+
+    def _spread(self, name: str, first: int, count: int) -> list[tuple[int, ...]]:
+        """The replica of each partition: the brokers in turns, each topic from another one (StripedReplicaPlacer)."""
+        brokers = self._facts.brokers
+        begin = first + crc32(name.encode())
+        return [(brokers[(begin + number) % len(brokers)],) for number in range(count)]
 
     def _too_many(self, count: int) -> Outcome | None:
         most = self._facts.topic_partitions_max
@@ -171,7 +179,7 @@ class TopicController:
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"Found multiple manual partition assignments for partition {partition}",
                 )
-            problem = replicas_problem(replicas, self._facts.node_id)
+            problem = replicas_problem(replicas, self._facts.brokers)
             if problem is not None:
                 return problem
             placed[partition] = replicas
@@ -290,26 +298,28 @@ class TopicController:
                 f"The request needs more than the {self._facts.change_records_max} metadata records it may have",
             )
         for replicas in wanted.assignments or ():
-            problem = problem or replicas_problem(replicas, self._facts.node_id)
+            problem = problem or replicas_problem(replicas, self._facts.brokers)
         if problem is None and mutations is not None and not mutations(added):
             problem = OVER_QUOTA
         if problem is not None:
             return problem
-        placed = wanted.assignments or [(self._facts.node_id,)] * added
+        placed = wanted.assignments or self._spread(topic.name, before, added)
         return _partitions(image, topic.topic_id, before, placed)
 
 
-def replicas_problem(replicas: tuple[int, ...], node_id: int) -> Outcome | None:
+def replicas_problem(replicas: tuple[int, ...], brokers: Collection[int]) -> Outcome | None:
     """Why a manual assignment of a partition to these replicas is invalid, in Kafka's words, or None."""
     assigned = "The manual partition assignment includes"
-    unknown = [broker for broker in sorted(replicas) if broker != node_id]
+    unknown = [broker for broker in sorted(replicas) if broker not in brokers]
     why = None
     if not replicas:
         why = f"{assigned} an empty replica list."
     elif unknown:
         why = f"{assigned} broker {unknown[0]}, but no such broker is registered."
+    elif len(set(replicas)) < len(replicas):
+        why = f"{assigned} the broker {max(replicas, key=replicas.count)} more than once."
     elif len(replicas) > 1:
-        why = f"{assigned} the broker {node_id} more than once."
+        why = f"{assigned} {len(replicas)} brokers, but each partition has 1 replica."
     return None if why is None else Outcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
 
 

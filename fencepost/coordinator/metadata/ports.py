@@ -125,6 +125,7 @@ class ClusterFacts:
 
     cluster_id: str
     node_id: int
+    node_ids: tuple[int, ...] = ()
     default_partitions: int = 1
     auto_create_topics: bool = True
     delete_topics: bool = True
@@ -134,3 +135,8 @@ class ClusterFacts:
     transaction_segment_bytes: int = 100 << 20
     topic_partitions_max: int = 1_000_000
     change_records_max: int = 2_000_000
+
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """The brokers that partitions are placed on, in turns: `node_ids`, or without them this one."""
+        return self.node_ids or (self.node_id,)

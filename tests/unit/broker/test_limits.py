@@ -52,6 +52,22 @@ def test_connections_are_counted_in_all_and_by_address() -> None:
     in_trio(main)
 
 
+def test_connections_of_other_cores_are_not_counted() -> None:
+    """Kafka's ConnectionQuotas lets brokers connect when clients have all connections (protectedListener)."""
+
+    async def main() -> None:
+        limits = ConnectionLimits(settings(max_connections=1, max_connections_per_ip=1, max_connection_creation_rate=1))
+        assert [limits.begin(""), limits.begin("10.0.0.1"), limits.begin("")] == [None, None, None]
+        limits.end("")
+        assert limits.begin("10.0.0.2") == "max.connections=1"
+        began = trio.current_time()
+        for _ in range(9):
+            await limits.next_accept("")
+        assert trio.current_time() == began
+
+    in_trio(main, MockClock(autojump_threshold=0))
+
+
 def test_the_creation_rate_delays_a_burst() -> None:
     """KIP-612: connections over max.connection.creation.rate wait to be accepted."""
 
@@ -59,7 +75,7 @@ def test_the_creation_rate_delays_a_burst() -> None:
         limits = ConnectionLimits(settings(max_connection_creation_rate=20))
         began = trio.current_time()
         for _ in range(60):
-            await limits.next_accept()
+            await limits.next_accept("10.0.0.1")
         assert trio.current_time() - began == pytest.approx(2.0)
 
     in_trio(main, MockClock(autojump_threshold=0))

@@ -295,9 +295,9 @@ class Membership(Place):
         self.replicas.see(self.peers.values())
         return members, slots
 
-    async def follow(self, log: PartitionLog) -> bool:
-        """Read the new rows of a log that another broker leads. Returns whether there were any."""
-        shared = log.segments
+    async def follow(self, node: Broker) -> bool:
+        """Read the new rows of the metadata log, which another broker leads. Returns whether there were any."""
+        shared = node.metadata_log.segments
         assert isinstance(shared, SharedLog), "the logs of a cluster"
         start = shared.end_offset
         read = partial(foreign_rows, self._engine, self.row_bytes, shared.log_id, start, LAST_OFFSET)

@@ -1,0 +1,181 @@
+"""A broker's place on one core of several: it leads what the metadata say, from its own directory."""
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
+
+import trio
+
+from fencepost.broker.cores.followed_metadata import FollowedMetadata
+from fencepost.broker.cores.layout import Layout
+from fencepost.broker.cores.listening import CoresListening
+from fencepost.broker.cores.marker_writer import MarkerWriter
+from fencepost.broker.cores.pages import AllPages
+from fencepost.broker.cores.placed import Placed, register_cores
+from fencepost.broker.metrics.pages import Readiness, pages_of
+from fencepost.broker.metrics.server import MetricsServer, Page
+from fencepost.broker.network.context import Endpoint
+from fencepost.broker.network.dispatch import Handler
+from fencepost.broker.peers.following import MetadataFollower, leave_to_others
+from fencepost.broker.peers.forwarding import forwarded
+from fencepost.broker.peers.links import PeerLinks, Route
+from fencepost.broker.peers.login import PeerLogins
+from fencepost.broker.peers.remote_dead_letters import RemoteDeadLetters
+from fencepost.broker.peers.remote_offsets import with_remote_offsets
+from fencepost.broker.peers.remote_share_states import RemoteShareStates
+from fencepost.broker.peers.remote_transactions import RemoteProducerIds, RemoteTransactions
+from fencepost.broker.ports import Broker
+from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER
+from fencepost.broker.security.sasl.session import Mechanism
+from fencepost.coordinator.metadata.image import TopicImage
+from fencepost.coordinator.ports import Marker, ProducerIdSource, TopicView
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Core(Placed):
+    """One of several brokers of one machine. Core 0 is the controller; the others read its metadata log."""
+
+    def __init__(self, layout: Layout, number: int) -> None:
+        config = layout.configs[number]
+        self.number = number
+        super().__init__(config, layout.start)
+        self._layout = layout
+        self._controller = layout.configs[0].node_id
+        logins = PeerLogins(layout.secret)
+        self.mechanisms = {FENCEPOST_CLUSTER: Mechanism(logins.new_exchange, advertised=False)}
+        self.links = PeerLinks(f"core-{number}", self._route, logins)
+        self.peers = layout.peers_of(config.node_id)
+        self.follower = MetadataFollower(self, self._follow, self._more_metadata)
+        self.followed_metadata = None if self.is_controller else FollowedMetadata(layout)
+        self.node_ids = layout.node_ids
+        self._markers: MarkerWriter | None = None
+
+    def _route(self, broker: int) -> Route | None:
+        if broker not in self.peers:
+            return None
+        return Route(self._layout.address(broker), unix_address=self._layout.unix_address(broker))
+
+    # Who leads what
+
+    @property
+    def is_controller(self) -> bool:
+        return self.node_id == self._controller
+
+    @property
+    def controller_id(self) -> int:
+        return self._controller
+
+    def leads_partition(self, topic_id: bytes, partition: int) -> bool:
+        return self.leader(topic_id, partition).leader == self.node_id
+
+    def count_led(self, topic: TopicImage) -> int:
+        return sum(one.leader == self.node_id for one in topic.assignment)
+
+    def listenings(self) -> list[CoresListening]:
+        address = self._layout.address(self.node_id)
+        return [
+            CoresListening(self._layout.sockets[self.number], self.mechanisms[FENCEPOST_CLUSTER], self._config, address)
+        ]
+
+    # What other brokers do
+
+    def wrapped(self, api_key: int, handle: Handler) -> Handler:
+        return with_remote_offsets(self, api_key, forwarded(self, self.follower, api_key, handle))
+
+    def producer_ids(self, own: ProducerIdSource) -> ProducerIdSource:
+        return RemoteProducerIds(self, own)
+
+    def remote_coordinators(self, topics: TopicView, partitions: int) -> RemoteTransactions:
+        return RemoteTransactions(self, topics, partitions)
+
+    def share_persister(self, node: Broker) -> RemoteShareStates:
+        return RemoteShareStates(self, node, partial(self.follower.catch_up, node))
+
+    def transactional_states(self, node: Broker) -> RemoteShareStates:
+        return self.share_persister(node)
+
+    def dead_letters(self, node: Broker) -> RemoteDeadLetters:
+        return RemoteDeadLetters(self, partial(self.follower.catch_up, node))
+
+    def leaders_elsewhere(self, partitions: Collection[TopicPartition]) -> Mapping[int, list[TopicPartition]]:
+        found: dict[int, list[TopicPartition]] = {}
+        assert self._node is not None
+        topics = self._node.metadata.image.topics_by_name
+        for tp in partitions:
+            topic = topics.get(tp.topic)
+            leader = None if topic is None else self.leader(topic.topic_id, tp.partition).leader
+            if leader not in (None, self.node_id):
+                found.setdefault(leader, []).append(tp)
+        return found
+
+    async def write_markers(
+        self, broker: int, marker: Marker, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        assert self._markers is not None
+        return await self._markers.write(broker, marker, partitions)
+
+    # Reports
+
+    async def serve_pages(
+        self,
+        address: str,
+        services: trio.Nursery,
+        metrics: Callable[[], Awaitable[Page]],
+        ready: Callable[[], Readiness],
+    ) -> Endpoint:
+        """Those of this core to the others, and those of all at the socket that all cores have."""
+        own, layout = pages_of(metrics, ready), self._layout
+        others = {number: one.getsockname() for number, one in enumerate(layout.page_sockets) if number != self.number}
+        assert layout.pages_socket is not None
+        for_others, for_all = MetricsServer(own), MetricsServer(AllPages(self.number, own, others).pages)
+        for_others.adopt(layout.page_sockets[self.number])
+        endpoint = for_all.adopt(layout.pages_socket)
+        services.start_soon(for_others.run)
+        services.start_soon(for_all.run)
+        return endpoint
+
+    # Start and stop
+
+    async def load_metadata(self, node: Broker) -> None:
+        """Core 0 writes who leads what, if the number of cores has changed; until then the others know nothing."""
+        while not self.is_controller and not self._layout.metadata_end:
+            await self._layout.metadata_written(self.number)  # with less of the metadata, topics would look deleted
+        await super().load_metadata(node)
+        if self.is_controller and not self._layout.metadata_end:  # the first start of core 0 since the layout was made
+            await register_cores(node, self._layout.configs)
+        await self.follower.until_bootstrapped(node)
+
+    async def begin(self, node: Broker, services: trio.Nursery) -> None:
+        self._markers = MarkerWriter(self, services)
+        if self.is_controller:
+            node.metadata_log.watchers[self] = None
+            self.wake()
+            for runtime in node.runtimes:
+                leave_to_others(node, runtime.topic)
+        else:
+            self.follower.begin(node, services)
+        services.start_soon(self._stop_with_supervisor, node)
+        await super().begin(node, services)
+
+    async def _stop_with_supervisor(self, node: Broker) -> None:
+        await trio.lowlevel.wait_readable(self._layout.alive_fd)
+        logger.critical("the supervisor has ended, so this core stops")
+        node.stop()
+
+    async def _follow(self, node: Broker) -> bool:
+        """Whether core 0 has written more that is durable."""
+        followed = self.followed_metadata
+        assert followed is not None
+        return followed.end_offset < self._layout.metadata_end
+
+    def wake(self) -> None:
+        """Tell the other cores how much of the metadata log is durable: it has changed."""
+        assert self._node is not None
+        self._layout.tell_metadata_end(self._node.metadata_log.high_watermark)
+
+    async def _more_metadata(self) -> None:
+        """Return when core 0 has made more durable, or may have."""
+        await self._layout.metadata_written(self.number)

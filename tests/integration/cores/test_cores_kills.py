@@ -1,0 +1,48 @@
+"""Kill -9 of cores in a loop; the long form is `python -m tests.kit.cores_kills --cycles 1000`."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+RUN_TIMEOUT_SECONDS = 400
+
+
+def run(directory: Path, *options: str) -> tuple[int, str]:
+    """The exit code of a short run, and what it said."""
+    command = [sys.executable, "-m", "tests.kit.cores_kills", "--transactional", "1", "--longest-life-ms", "700"]
+    said = directory / "said.txt"
+    with said.open("wb") as output:
+        process = subprocess.Popen(
+            [*command, "--directory", str(directory / "run"), *options],
+            cwd=ROOT,
+            stdout=output,
+            stderr=subprocess.DEVNULL,  # librdkafka's, which says much while brokers are down
+            start_new_session=True,
+        )
+        try:
+            process.wait(RUN_TIMEOUT_SECONDS)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # whatever it has left behind
+            process.wait()
+    return process.returncode, said.read_text()
+
+
+@pytest.mark.timeout(RUN_TIMEOUT_SECONDS + 10)
+def test_nothing_is_lost_over_kills_of_cores(tmp_path: Path) -> None:
+    """KIP-98 over several coordinators and leaders: one core, two, all, frozen ones, in the middle of transactions."""
+    code, said = run(tmp_path, "--cycles", "8", "--seed", "ci")
+    assert code == 0, said
+
+
+@pytest.mark.timeout(RUN_TIMEOUT_SECONDS + 10)
+def test_the_loop_finds_markers_that_are_not_sent_again(tmp_path: Path) -> None:
+    code, said = run(tmp_path, "--cycles", "3", "--transactional", "2", "--seed", "a", "--planted", "lose_markers")
+    assert code == 1, said
+    assert "VIOLATED" in said

@@ -1,0 +1,74 @@
+"""What the cores of one machine agree on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost.broker.config.broker_config import BrokerConfig, load_config
+from fencepost.broker.cores.layout import Layout, next_start, prepared, read_start
+from fencepost.broker.log.storage.layout import CORE_STARTS
+from fencepost.broker.metadata.identity import WrongDirectory, cluster_id_of
+
+
+def config_in(directory: Path, **flags: object) -> BrokerConfig:
+    given = {"log.dirs": str(directory), "node.id": "7", "listeners": ["PLAINTEXT://127.0.0.1:9092"]}
+    return load_config(flags={**given, **{name.replace("_", "."): value for name, value in flags.items()}})
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Iterator[Layout]:
+    made = prepared(config_in(tmp_path / "data", advertised_listeners=["PLAINTEXT://example.com:19092"]), 3)
+    yield made
+    made.close()
+
+
+def test_each_core_has_its_id_ports_and_directory(layout: Layout, tmp_path: Path) -> None:
+    found = [(one.node_id, one.listeners, one.advertised_listeners, one.data_directory) for one in layout.configs]
+    data = tmp_path / "data"
+    assert found == [
+        (7, ("PLAINTEXT://127.0.0.1:9092",), ("PLAINTEXT://example.com:19092",), data),
+        (8, ("PLAINTEXT://127.0.0.1:9093",), ("PLAINTEXT://example.com:19093",), data / "cores" / "1"),
+        (9, ("PLAINTEXT://127.0.0.1:9094",), ("PLAINTEXT://example.com:19094",), data / "cores" / "2"),
+    ]
+    assert all(one.data_directory is not None and one.data_directory.is_dir() for one in layout.configs)
+
+
+def test_they_are_of_one_cluster_which_stays(layout: Layout, tmp_path: Path) -> None:
+    assert {one.cluster_id for one in layout.configs} == {cluster_id_of(tmp_path / "data", 7, None)}
+
+
+def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+    cluster_id_of(tmp_path, 5, None)
+    with pytest.raises(WrongDirectory):
+        prepared(config_in(tmp_path), 2)
+
+
+def test_free_ports_are_chosen_before_the_start(tmp_path: Path) -> None:
+    """Each core has to know the addresses of the others."""
+    layout = prepared(config_in(tmp_path, listeners=["PLAINTEXT://127.0.0.1:0"]), 3)
+    ports = {one.client_listeners[0].port for one in layout.configs}
+    layout.close()
+    assert len(ports - {0}) == 3
+
+
+def test_clients_reach_the_other_cores_at_their_advertised_addresses(layout: Layout) -> None:
+    assert {number: str(peer.listeners["PLAINTEXT"]) for number, peer in layout.peers_of(7).items()} == {
+        8: "example.com:19093",
+        9: "example.com:19094",
+    }
+
+
+def test_all_cores_see_how_much_of_the_metadata_is_durable(layout: Layout) -> None:
+    assert layout.metadata_end == 0
+    layout.tell_metadata_end(1 << 40)
+    assert layout.metadata_end == 1 << 40
+
+
+def test_no_start_has_the_number_of_another_one(tmp_path: Path) -> None:
+    """Row T9, KIP-98: the epoch of a coordinator rises with each start."""
+    assert read_start(tmp_path) == 0
+    assert [next_start(tmp_path), next_start(tmp_path)] == [1, 2]
+    assert read_start(tmp_path) == 2
+    (tmp_path / CORE_STARTS).with_suffix(".tmp").write_text("garbage")  # a crash came before the rename
+    assert next_start(tmp_path) == 3

@@ -1,0 +1,114 @@
+"""When the supervisor starts a core again, and when it ends."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fencepost.broker.cores import supervisor
+from fencepost.broker.cores.supervisor import Supervisor
+
+
+def layout_in(directory: Path, cores: int) -> Any:
+    """A layout without sockets: the cores of these tests serve nothing."""
+    import dataclasses
+
+    @dataclasses.dataclass(frozen=True)
+    class Plain:
+        root: Path
+        configs: tuple[object, ...]
+        start: int = 0
+        alive_fd: int = -1
+
+    return Plain(directory, (SimpleNamespace(),) * cores)
+
+
+def run(directory: Path, serve: Any, cores: int = 2) -> tuple[int, list[str]]:
+    """In a process of its own, as the supervisor has its own signals; the exit code, and what it reported."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if not pid:
+        code = 99
+        try:
+            code = Supervisor(
+                layout_in(directory, cores), serve, lambda said: os.write(write, f"{said} ".encode()), 0
+            ).run()
+        finally:
+            os._exit(code)
+    os.close(write)
+    _, status = os.waitpid(pid, 0)
+    with os.fdopen(read) as said:
+        return os.waitstatus_to_exitcode(status), said.read().split()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE_SECONDS", 0.01)
+
+
+def test_a_core_that_ended_starts_again_with_a_higher_number(tmp_path: Path) -> None:
+    """A start's number is the epoch of its transaction coordinator: none has it twice."""
+
+    def serve(layout: Any, number: int, pipe: int) -> int:
+        with (tmp_path / f"core-{number}").open("a") as file:
+            file.write(f"{layout.start}\n")
+        os.write(pipe, b"1")
+        starts = len((tmp_path / "core-1").read_text().split()) if number else 0
+        if number and starts < 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if number:
+            os.kill(os.getppid(), signal.SIGTERM)
+        signal.pause()
+        return 0
+
+    code, said = run(tmp_path, serve)
+    assert (code, said) == (0, ["ready"])
+    starts = [int(word) for name in ("core-0", "core-1") for word in (tmp_path / name).read_text().split()]
+    assert sorted(starts) == [1, 2, 3, 4, 5]
+
+
+def test_it_ends_if_core_0_was_never_ready(tmp_path: Path) -> None:
+    """Without its metadata no core serves: a service manager must see that the start failed."""
+
+    def serve(layout: Any, number: int, pipe: int) -> int:
+        if not number:
+            return 3
+        signal.pause()
+        return 0
+
+    assert run(tmp_path, serve) == (3, [])
+
+
+def test_the_pause_of_a_core_that_was_ready_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else leads its partitions; one that cannot start may wait longer."""
+    monkeypatch.setattr(supervisor, "LONGEST_PAUSE_OF_READY_SECONDS", 0.02)
+    began = time.monotonic()
+
+    def serve(layout: Any, number: int, pipe: int) -> int:
+        os.write(pipe, b"1")
+        if number and layout.start < 14:
+            time.sleep(0.02)
+            return 1
+        if number:
+            os.kill(os.getppid(), signal.SIGTERM)
+        signal.pause()
+        return 0
+
+    assert run(tmp_path, serve)[0] == 0
+    assert time.monotonic() - began < 10
+
+
+def test_a_signal_during_a_start_is_not_lost(tmp_path: Path) -> None:
+    """A core that has no handlers of its own yet ends by it."""
+
+    def serve(layout: Any, number: int, pipe: int) -> int:
+        os.kill(os.getppid(), signal.SIGTERM)
+        signal.pause()
+        return 0
+
+    code, _ = run(tmp_path, serve, cores=5)
+    assert code == 0
