@@ -69,7 +69,8 @@ class Lines:
         return said + self._effects(self.pending[before:], dead) + self._view()
 
     def _change(self, change: Change) -> None:
-        if change:
+        """The offsets alone are stored by us only: Kafka answers NONE before the start is stored."""
+        if change.batches:
             self.pending.append(change)
 
     def _settings(self, words: Sequence[str]) -> None:

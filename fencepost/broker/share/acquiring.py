@@ -118,7 +118,7 @@ class _Acquisition:
         if batch.offsets is None and not batch.whole.available:
             return
         if batch.offsets is None and batch.within(first, last) and not (too_many or throttle):
-            batch.whole.deliver(self.member_id)
+            batch.deliver(batch.whole, self.member_id)
             self.window.lock(batch, batch.whole, self.lock_until)
             self._take(Acquired(batch.first, batch.last, batch.whole.deliveries))
             return
@@ -131,6 +131,8 @@ class _Acquisition:
     def _is_throttled(self, batch: InFlightBatch, first: int, last: int) -> bool:
         """Whether available records of a batch were delivered so often that one of them may be what members fail on."""
         limit = _throttle_limit(self.limits)
+        if batch.most < limit:
+            return False
         states = batch.states()
         if batch.offsets is not None:
             states = states[max(first - batch.first, 0) : last - batch.first + 1]
@@ -147,6 +149,7 @@ class _Acquisition:
         most = self.left if self.want.mode is AcquireMode.RECORD_LIMIT else len(states)
         throttled_most = None
         offsets: list[tuple[int, int]] = []
+        first = max(first, self.window.none_before)
         for at in range(max(first - batch.first, 0), min(last - batch.first + 1, len(states))):
             if not states[at].available:
                 continue
@@ -156,7 +159,7 @@ class _Acquisition:
                 break
             if throttled_most is None and state.deliveries >= throttle_limit:
                 throttled_most = max(1, len(states) >> (state.deliveries - throttle_limit + 1))
-            state.deliver(self.member_id)
+            batch.deliver(state, self.member_id)
             self.window.lock(batch, state, self.lock_until)
             offsets.append((batch.first + at, state.deliveries))
             if is_last or len(offsets) in (most, throttled_most):

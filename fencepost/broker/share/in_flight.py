@@ -68,12 +68,6 @@ class InFlightState:
         """Whether nothing can change it any more."""
         return self.state in TERMINAL and self.undo is None
 
-    def deliver(self, member_id: str) -> None:
-        """Give it to a member: the delivery counts from here on, whatever becomes of it."""
-        self.state = ACQUIRED
-        self.deliveries += 1
-        self.member_id = member_id
-
     def end(self, state: DeliveryState, limit: int, dead_letters: bool) -> None:
         """End its delivery; what was delivered as often as the limit allows is not available again."""
         if state is AVAILABLE and self.deliveries >= limit:
@@ -120,11 +114,13 @@ class InFlightState:
 class InFlightBatch:
     """Offsets that were acquired together, gaps of the log included (Kafka's InFlightBatch)."""
 
-    __slots__ = ("done", "due", "first", "last", "offsets", "whole")
+    __slots__ = ("done", "due", "first", "last", "most", "offsets", "whole")
 
     def __init__(self, first: int, last: int, whole: InFlightState) -> None:
         self.first = first
-        self.last = last
+        self.last = first if last == first else last  # one object for both: there may be a million such batches
+        self.most = whole.deliveries
+        """No record of it was delivered more often."""
         self.whole = whole
         """The state of all offsets, while `offsets` is None; after that, of those that nothing happened to."""
         self.offsets: list[InFlightState] | None = None
@@ -156,6 +152,13 @@ class InFlightBatch:
         if state is self.whole:
             state = states[offset - self.first] = state.copy()
         return state
+
+    def deliver(self, state: InFlightState, member_id: str) -> None:
+        """Give records of one state to a member: the delivery counts from here on, whatever becomes of it."""
+        state.state = ACQUIRED
+        state.deliveries += 1
+        state.member_id = member_id
+        self.most = max(self.most, state.deliveries)
 
     def within(self, first: int, last: int) -> bool:
         """Whether the batch lies in a range, both ends included."""

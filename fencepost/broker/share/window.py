@@ -114,6 +114,11 @@ class Window:
         """Records from an offset on may be available, once there is a reason to look."""
         self._search_from = offset if self._search_from is None else min(self._search_from, offset)
 
+    @property
+    def none_before(self) -> int:
+        """Nothing before this offset is available."""
+        return self.end + 1 if self._search_from is None else self._search_from
+
     def next_fetch_offset(self) -> int:
         """SharePartition.nextFetchOffset; a search begins where the one before it ended."""
         if not self.batches or self.start > self.batches.last.last:
