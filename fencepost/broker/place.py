@@ -264,6 +264,8 @@ class Alone(Place):
 
     leads_all = True
     serves_pages = True
+    knows_cores = False
+    """Whether it may use a directory that several cores used."""
 
     def __init__(self, config: "BrokerConfig", store: "Store | None" = None) -> None:
         """`store` replaces the data directory."""
@@ -277,7 +279,7 @@ class Alone(Place):
         if self._store is not None:
             return LogManager.over(self._store, self.durability, default_config)
         path = self._config.data_directory
-        check_format(path)
+        check_format(path, cores=self.knows_cores)
         return LogManager.open(path, durability=self.durability, default_config=default_config)
 
     async def begin(self, node: Broker, services: "trio.Nursery") -> None:

@@ -1,14 +1,16 @@
 """The check of `fencepost verify`: of the logs, and of the cluster identity and the internal topics' records."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from fencepost.broker.log.storage.checkpoints import PARTITION_METADATA
+from fencepost.broker.log.storage.layout import CORE_MOVES, CORE_STARTS, CORES_DIRECTORY, core_directories
 from fencepost.broker.log.storage.segment import LOG_SUFFIX
 from fencepost.broker.log.verify.directory import DirectoryCheck, MetadataFacts
 from fencepost.broker.log.verify.files import file_names
 from fencepost.broker.log.verify.partition import RecordCheck
-from fencepost.broker.log.verify.report import Report
+from fencepost.broker.log.verify.report import Level, Report
 from fencepost.broker.metadata.identity import META_PROPERTIES, META_PROPERTIES_TWIN, read_properties
 from fencepost.broker.metadata.log import METADATA_PARTITION, METADATA_TOPIC_ID
 from fencepost.broker.metadata.reader import MetadataReader, NoMetadataLog
@@ -36,28 +38,35 @@ def verify(
 
     Raises OSError, and LookupError if this is not a data directory, or if no partition has that name.
     """
-    check = DirectoryCheck(directory, report, shallow=shallow)
-    if not (_has_identity(directory) or any(_has_log(directory / name) for name in check.partitions.values())):
+    checks = {path: DirectoryCheck(path, report, shallow=shallow) for path in core_directories(directory).values()}
+    names = checks[directory].partitions.values()
+    if not (_has_identity(directory) or any(_has_log(directory / name) for name in names)):
         raise LookupError(
             f"{directory} is not a data directory: it holds neither {META_PROPERTIES} nor a partition's log."
             " Name the directory of `serve --data`"
         )
-    chosen = [
-        tp
-        for tp in sorted(check.partitions)
-        if (topic is None or tp.topic == topic) and (partition is None or tp.partition == partition)
-    ]
-    if (topic is not None or partition is not None) and not chosen:
+    chosen = {
+        path: [
+            tp
+            for tp in sorted(check.partitions)
+            if (topic is None or tp.topic == topic) and (partition is None or tp.partition == partition)
+        ]
+        for path, check in checks.items()
+    }
+    if (topic is not None or partition is not None) and not any(chosen.values()):
         raise LookupError(f"{directory} holds no such partition")
-    facts = metadata_facts(directory)
-    begin(check.total_bytes(chosen))
-    if topic is None and partition is None:
-        _check_identity(directory, report)
-        check.check_surroundings(facts)
-    if METADATA_PARTITION in chosen:
+    facts = replace(metadata_facts(directory), on_cores={tp for check in checks.values() for tp in check.partitions})
+    begin(sum(check.total_bytes(chosen[path]) for path, check in checks.items()))
+    if METADATA_PARTITION in chosen[directory]:
         _check_snapshots(directory / str(METADATA_PARTITION), report)
-    for tp in chosen:
-        check.check_partition(tp, facts)
+    for path, check in checks.items():
+        report.below = f"{path.relative_to(directory)}/" if path != directory else ""
+        if topic is None and partition is None:
+            _check_identity(path, report)
+            check.check_surroundings(facts)
+        for tp in chosen[path]:
+            check.check_partition(tp, facts)
+    report.below = ""
 
 
 def _has_identity(directory: Path) -> bool:
@@ -70,6 +79,9 @@ def _has_log(directory: Path) -> bool:
 
 def _check_identity(directory: Path, report: Report) -> None:
     """The two files with the cluster and node id must match their checksums, and each other."""
+    if (directory / CORE_MOVES).exists():
+        what = "says that partitions were being moved from core to core"
+        report.add(Level.NOTE, CORE_MOVES, what, "The next start finishes that")
     read = {name: read_properties(directory / name) for name in (META_PROPERTIES, META_PROPERTIES_TWIN)}
     checked = [properties for properties, is_checked in read.values() if is_checked]
     for name, (properties, is_checked) in read.items():
@@ -81,7 +93,7 @@ def _check_identity(directory: Path, report: Report) -> None:
 
 def metadata_facts(directory: Path) -> MetadataFacts:
     """The metadata up to its first damaged batch, which the check of its partition reports."""
-    own_files = (META_PROPERTIES, META_PROPERTIES_TWIN)
+    own_files = (META_PROPERTIES, META_PROPERTIES_TWIN, CORES_DIRECTORY, CORE_STARTS, CORE_MOVES)
     image = _image(directory / str(METADATA_PARTITION))
     if image is None:
         return MetadataFacts(compacted=(GROUP_TOPIC, TRANSACTION_TOPIC), records=_RECORDS, own_files=own_files)

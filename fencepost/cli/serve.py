@@ -16,7 +16,7 @@ import click
 from fencepost.cli.addresses import is_loopback
 from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging
 from fencepost.cli.sd_notify import notify, report_alive
-from fencepost.cli.serve_cores import EXIT_FAILED, count_cores, report_to_supervisor, run_cores
+from fencepost.cli.serve_cores import EXIT_FAILED, count_cores, report_to_supervisor, run_cores, run_one
 from fencepost.extras import needed_for
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.broker.node import Node
     from fencepost.broker.place import Place
+    from fencepost.cli.serve_cores import Main
 
 logger = logging.getLogger(__name__)
 
@@ -171,7 +172,7 @@ def serve(
         left_out = ",".join(config.controller_listeners)
         logger.warning("controller listener is not served, this node is its own controller listener=%s", left_out)
     _warn_of_open_listeners(config)
-    sys.exit(run_cores(config, count, run_broker) if count > 1 else run_broker(config))
+    sys.exit(run_cores(config, count, run_broker) if count > 1 else run_one(config, run_broker))
 
 
 def open_listeners(config: "BrokerConfig") -> list[str]:
@@ -218,8 +219,10 @@ def _named(address: str, listeners: tuple[str, ...] = ()) -> str:
     return address if "://" in address else f"{first.partition('://')[0]}://{address}"
 
 
-def run_broker(config: "BrokerConfig", place: "Place | None" = None, ready_fd: int | None = None) -> int:
-    """Run a broker in this process; return its exit code."""
+def run_broker(
+    config: "BrokerConfig", place: "Place | None" = None, ready_fd: int | None = None, main: "Main | None" = None
+) -> int:
+    """Run a broker in this process; return its exit code. `main` does something else with it than to serve."""
     notify("STATUS=Opening the logs.")
     gc.disable()  # objects of the start stay alive; `_tune_collector` runs the collector once after the start
     import trio
@@ -229,7 +232,7 @@ def run_broker(config: "BrokerConfig", place: "Place | None" = None, ready_fd: i
     _warn_of_few_connections(raise_descriptor_limit())
     try:
         if config.cluster_store is None:
-            trio.run(_serve, config, place, ready_fd)
+            trio.run(main or _serve, config, place, ready_fd)
         else:
             trio.run(_serve_in_cluster, config)
     except Exception as failure:

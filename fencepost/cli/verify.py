@@ -1,6 +1,5 @@
 """`fencepost verify`: check a data directory, or the stores of a cluster, and report all damage."""
 
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,24 +90,20 @@ def verify(
 
 
 def _verify_directory(directory: Path, topic: str | None, partition: int | None, shallow: bool, as_json: bool) -> None:
-    from fencepost.broker.log.storage.lock import DirectoryInUse, lock_shared
+    from fencepost.broker.log.storage.lock import DirectoryInUse, all_locked
     from fencepost.broker.log.verify.report import Report
 
-    try:
-        lock_fd = lock_shared(directory)
-    except DirectoryInUse:
-        fail(f"a broker runs on {directory}; stop it first, or check a copy or a snapshot", exit_code=EXIT_USAGE)
     report = Report() if as_json else Report(found=print_finding)
     began = time.monotonic()
     try:
-        _run(directory, report, topic, partition, shallow, as_json)
+        with all_locked(directory, shared=True):
+            _run(directory, report, topic, partition, shallow, as_json)
+    except DirectoryInUse:
+        fail(f"a broker runs on {directory}; stop it first, or check a copy or a snapshot", exit_code=EXIT_USAGE)
     except LookupError as error:
         fail(error.args[0], exit_code=EXIT_USAGE)
     except OSError as error:
         fail(f"{directory} cannot be read: {error}", exit_code=EXIT_DAMAGED)
-    finally:
-        if lock_fd is not None:
-            os.close(lock_fd)
     sum_up(report, time.monotonic() - began, as_json, counted(report.segments, "segment"))
 
 

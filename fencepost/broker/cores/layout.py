@@ -16,17 +16,14 @@ import trio
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.listeners import EVERY_INTERFACE, Listener
-from fencepost.broker.metadata.identity import check_format, cluster_id_of
+from fencepost.broker.log.storage.layout import CORE_STARTS, CORES_DIRECTORY
+from fencepost.broker.metadata.identity import CORES_VERSION, check_format, cluster_id_of, set_format
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.peers.peer import Peer
 
-CORES_DIRECTORY = "cores"
-"""In the data directory: the directories of all cores but the first, whose directory is the data directory itself."""
 SECRET_BYTES = 32
 _WAKES_AT_ONCE = 1 << 16
 BACKLOG = 128
-STARTS = "core-starts"
-"""The file of core 0's directory that counts the starts of cores: the epoch of their transaction coordinators."""
 _OFFSET = struct.Struct("@q")
 """Aligned, so that no reader sees half of a new value."""
 
@@ -112,7 +109,7 @@ class Layout:
 
 def read_start(root: Path) -> int:
     """The number of the last start of a core; 0 if there was none. Raises ValueError for a damaged file."""
-    path = root / STARTS
+    path = root / CORE_STARTS
     try:
         text = path.read_text().strip()
     except FileNotFoundError:
@@ -127,8 +124,10 @@ def prepared(config: BrokerConfig, cores: int) -> Layout:
     directory = config.data_directory
     assert directory is not None, "cores have files"
     directory.mkdir(parents=True, exist_ok=True)
-    check_format(directory)
+    check_format(directory, cores=True)
     cluster_id = cluster_id_of(directory, config.node_id, config.cluster_id)
+    if cores > 1:
+        set_format(directory, CORES_VERSION)
     configs = _configs(config, cores, cluster_id)
     for one in configs:
         assert one.data_directory is not None
@@ -183,7 +182,7 @@ def _pages_socket(address: str | None) -> socket.socket | None:
 
 def next_start(root: Path) -> int:
     """The number of the next start of a core: durable before the core starts, so that none has it again."""
-    path = root / STARTS
+    path = root / CORE_STARTS
     number = read_start(root) + 1
     with path.with_suffix(".tmp").open("w") as file:
         file.write(f"{number}\n")

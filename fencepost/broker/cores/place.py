@@ -11,6 +11,7 @@ from fencepost.broker.cores.layout import Layout
 from fencepost.broker.cores.listening import CoresListening
 from fencepost.broker.cores.marker_writer import MarkerWriter
 from fencepost.broker.cores.pages import AllPages
+from fencepost.broker.cores.placed import Placed, register_cores
 from fencepost.broker.metrics.pages import Readiness, pages_of
 from fencepost.broker.metrics.server import MetricsServer, Page
 from fencepost.broker.network.context import Endpoint
@@ -22,7 +23,6 @@ from fencepost.broker.peers.login import PeerLogins
 from fencepost.broker.peers.remote_offsets import with_remote_offsets
 from fencepost.broker.peers.remote_share_states import RemoteShareStates
 from fencepost.broker.peers.remote_transactions import RemoteProducerIds, RemoteTransactions
-from fencepost.broker.place import Alone, LeaderAndEpoch
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER
 from fencepost.broker.security.sasl.session import Mechanism
@@ -34,7 +34,7 @@ from fencepost.protocol.topics import TopicPartition
 logger = logging.getLogger(__name__)
 
 
-class Core(Alone):
+class Core(Placed):
     """One of several brokers of one machine. Core 0 is the controller; the others read its metadata log."""
 
     leads_all = False
@@ -42,7 +42,7 @@ class Core(Alone):
     def __init__(self, layout: Layout, number: int) -> None:
         config = layout.configs[number]
         self.number = number
-        super().__init__(config)
+        super().__init__(config, layout.start)
         self._layout = layout
         self._controller = layout.configs[0].node_id
         logins = PeerLogins(layout.secret)
@@ -52,7 +52,6 @@ class Core(Alone):
         self.follower = MetadataFollower(self, self._follow, self._more_metadata)
         self.followed_metadata = None if self.is_controller else FollowedMetadata(layout)
         self.node_ids = layout.node_ids
-        self._node: Broker | None = None
         self._markers: MarkerWriter | None = None
 
     def _route(self, broker: int) -> Route | None:
@@ -70,22 +69,11 @@ class Core(Alone):
     def controller_id(self) -> int:
         return self._controller
 
-    def leader(self, topic_id: bytes, partition: int) -> LeaderAndEpoch:
-        topic = None if self._node is None else self._node.metadata.image.topics_by_id.get(topic_id)
-        if topic is None or partition >= topic.partitions:
-            return LeaderAndEpoch(None, -1)
-        found = topic.assignment[partition]
-        return LeaderAndEpoch(found.leader, found.leader_epoch)
-
     def leads_partition(self, topic_id: bytes, partition: int) -> bool:
         return self.leader(topic_id, partition).leader == self.node_id
 
     def count_led(self, topic: TopicImage) -> int:
         return sum(one.leader == self.node_id for one in topic.assignment)
-
-    @property
-    def coordinator_epoch(self) -> int:
-        return self._layout.start
 
     def listenings(self) -> list[CoresListening]:
         address = self._layout.address(self.node_id)
@@ -147,10 +135,12 @@ class Core(Alone):
     # Start and stop
 
     async def load_metadata(self, node: Broker) -> None:
-        self._node = node
+        """Core 0 writes who leads what, if the number of cores has changed; until then the others know nothing."""
         while not self.is_controller and not self._layout.metadata_end:
             await self._layout.metadata_written(self.number)  # with less of the metadata, topics would look deleted
         await super().load_metadata(node)
+        if self.is_controller and not self._layout.metadata_end:  # the first start of core 0 since the layout was made
+            await register_cores(node, self._layout.configs)
         await self.follower.until_bootstrapped(node)
 
     async def begin(self, node: Broker, services: trio.Nursery) -> None:

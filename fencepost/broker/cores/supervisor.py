@@ -205,6 +205,10 @@ class Supervisor:
                 os.kill(core.pid, signal.SIGKILL)
         self._notify("alive")
 
+    def stop(self) -> None:
+        """Begin to stop all cores, as SIGTERM does."""
+        self._signals.append(signal.SIGTERM)
+
     def _stop(self, number: signal.Signals) -> None:
         """Stop core 0 last. A second signal goes to all of them at once."""
         logger.info("stopping cores=%d signal=%s", len(self._cores), number.name)

@@ -16,6 +16,9 @@ META_PROPERTIES = "meta.properties"
 META_PROPERTIES_TWIN = META_PROPERTIES + ".twin"
 VERSION = "1"
 """The format of the data directory, as in Kafka. A new one is needed when older versions must not write a directory."""
+CORES_VERSION = "2"
+"""Once several cores have used the directory. An older version would not find the partitions of the others, and after
+them its transaction markers would be refused: their epochs go on in `core-starts`."""
 READ_VERSIONS = ("0", VERSION)
 _CHECKSUM = "#crc32c "
 _UUID_BYTES = 16
@@ -29,14 +32,23 @@ class WrongDirectory(Exception):
     """The data directory belongs to another cluster or node, which the text names."""
 
 
-def check_format(directory: Path | None) -> None:
-    """Raise WrongDirectory if a newer version wrote the directory. Call it before anything there is changed."""
+def check_format(directory: Path | None, *, cores: bool = False) -> None:
+    """Raise WrongDirectory if a newer version wrote the directory. Call it before anything there is changed.
+
+    `cores`: whether the caller knows the directories of several cores; if not, a directory with them is wrong, too.
+    """
     if directory is None:
         return
     path = directory / META_PROPERTIES
     (found, checked), (spare, _) = read_properties(path), read_properties(directory / META_PROPERTIES_TWIN)
     version = ((found if checked or spare is None else spare) or {}).get("version", VERSION)
-    if version not in READ_VERSIONS:
+    if version == CORES_VERSION:
+        if not cores:
+            raise WrongDirectory(
+                f"several cores have used {directory}, and {directory}/cores may have partitions, too: only `fencepost"
+                " serve --data` can use it"
+            )
+    elif version not in READ_VERSIONS:
         raise WrongDirectory(
             f"{path} has format {version}, and this version of fencepost reads formats up to {VERSION}: run the version"
             " that wrote it, or restore a backup"
@@ -61,8 +73,17 @@ def cluster_id_of(
         raise WrongDirectory(f"{path} is of node {known_node}, not {node_id} (node.id)")
     cluster_id = known_cluster or wanted or _new_id(entropy)
     if known_cluster is None or known_node is None or not whole:
-        _write(path, {**found, "version": VERSION, "cluster.id": cluster_id, "node.id": str(node_id)})
+        version = CORES_VERSION if found.get("version") == CORES_VERSION else VERSION
+        _write(path, {**found, "version": version, "cluster.id": cluster_id, "node.id": str(node_id)})
     return cluster_id
+
+
+def set_format(directory: Path, version: str) -> None:
+    """Durably write which format the directory has from now on. Raises WrongDirectory and OSError."""
+    path = directory / META_PROPERTIES
+    found, _ = _whole(path, False)
+    if found and found.get("version") != version:
+        _write(path, {**found, "version": version})
 
 
 def _new_id(entropy: Callable[[int], bytes]) -> str:

@@ -42,7 +42,7 @@ def backup(directory: Path, target: Path, broker: Broker) -> None:
     The broker is asked once, for the ends of all logs at one instant. The backup has all that was acknowledged before,
     and nothing that came later: transactions are whole, group offsets fit the records. Files that do not change any
     more are hard links, if TARGET is on the same file system: copy the backup to another disk. A stopped broker is not
-    asked.
+    asked. A broker on several cores must be stopped.
 
     \b
     Examples:
@@ -90,17 +90,23 @@ def restore(source: Path, directory: Path, as_json: bool) -> None:
 
 def _back_up(directory: Path, pinned: Path, target: Path, broker: Broker) -> "Manifest":
     from fencepost.broker.log.backup import writing
-    from fencepost.broker.log.backup.pins import PinnedLog
-    from fencepost.broker.log.storage.lock import DirectoryInUse, lock_shared
+    from fencepost.broker.log.backup.pins import PinnedLog, partitions_in
+    from fencepost.broker.log.storage.layout import core_directories
+    from fencepost.broker.log.storage.lock import DirectoryInUse, all_locked
     from fencepost.broker.metadata.log import METADATA_PARTITION
 
     small = writing.small_files(directory)
     cluster_id, node_id = _identity(directory, small)
     logs: dict[TopicPartition, PinnedLog] = {}
     try:
-        lock_shared(directory)
-        ends = _ends_on_disk(directory, pinned, logs)
+        with all_locked(directory, shared=True):
+            ends = _ends_on_disk(directory, pinned, logs)
     except DirectoryInUse:
+        if any(partitions_in(path) for number, path in core_directories(directory).items() if number):
+            fail(
+                f"the brokers of several cores run on {directory}, and their logs cannot be copied as of one instant",
+                "Stop them, back up, and start them again; or take a snapshot of the file system.",
+            )
         ends = broker.run("backup", lambda kafka: _cut(kafka, directory, pinned, logs, (cluster_id, node_id)))
         if isinstance(ends, _Refusal):
             fail(*ends)
@@ -111,7 +117,7 @@ def _back_up(directory: Path, pinned: Path, target: Path, broker: Broker) -> "Ma
     ends = {**ends, METADATA_PARTITION: _end_of(metadata)}
     target.mkdir(mode=0o700, parents=True)
     with progress_bar("backing up", broker.as_json) as begin:
-        made = writing.Backup(target, begin(writing.bytes_below(logs)))
+        made = writing.Backup(directory, target, begin(writing.bytes_below(logs)))
         for name, content in small.items():
             made.add_file(name, content)
         for tp, end in sorted(ends.items()):
@@ -133,8 +139,10 @@ def _ends_on_disk(
 ) -> "dict[TopicPartition, int]":
     """The ends of the logs of a broker that does not run."""
     from fencepost.broker.log.backup.pins import pin_all
+    from fencepost.broker.log.storage.layout import core_directories
 
-    pin_all(directory, pinned, logs)
+    for number, path in core_directories(directory).items():
+        pin_all(path, pinned / str(number), logs)
     return {tp: _end_of(log) for tp, log in logs.items()}
 
 

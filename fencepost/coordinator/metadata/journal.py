@@ -175,7 +175,7 @@ class MetadataJournal:
         if whole is not None:
             self._append(whole)
             return
-        if not self._has_transactions():
+        if not self.has_transactions:
             raise ChangeRefused(
                 ErrorCode.POLICY_VIOLATION,
                 f"{record_count(entries)} records do not fit into one append, and the metadata.version knows no"
@@ -194,13 +194,15 @@ class MetadataJournal:
         for piece in pieces:
             self._append(piece)
 
-    def _has_transactions(self) -> bool:
+    @property
+    def has_transactions(self) -> bool:
+        """Whether a change with a name is framed by the records of a transaction."""
         level = self.newest.features.get(METADATA_VERSION, 0)
         return level == 0 or level >= TRANSACTIONS_SINCE
 
     def _whole(self, entries: Sequence[MetadataEntry], transaction: str | None) -> Piece | None:
         """The change as one append; None if it does not fit."""
-        if transaction is not None and self._has_transactions():
+        if transaction is not None and self.has_transactions:
             framed = self._framed(entries, transaction)
         else:
             framed = self._after_abort(entries)

@@ -1,7 +1,8 @@
 """The cluster's metadata in its log: replayed at start, changed by decisions, published once whole and durable."""
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import trio
@@ -25,6 +26,7 @@ from fencepost.coordinator.metadata.edits import AppliedEdits, ClusterEdit, Edit
 from fencepost.coordinator.metadata.features import FeatureView, loses_transactions, supported, update_features
 from fencepost.coordinator.metadata.image import METADATA_VERSION, Acl, MetadataImage, QuotaEntity
 from fencepost.coordinator.metadata.journal import ChangeRefused, MetadataJournal
+from fencepost.coordinator.metadata.placement import new_leaders, placement_records
 from fencepost.coordinator.metadata.ports import (
     Bounds,
     ClusterFacts,
@@ -141,6 +143,25 @@ class MetadataService:
         await self.journal.write([registration_record(self.facts, registration, epoch)])
         await self.journal.settle()
         return epoch
+
+    async def register_all(self, registrations: Mapping[int, Registration]) -> None:
+        """At the start of several brokers, register them by node id, and no others, in one transaction.
+
+        It also has the new leaders of partitions (`new_leaders`), if the brokers are others than at the last start.
+        Raises LogWriteFailed.
+        """
+        await self.journal.wait_writable()
+        image, node_ids = self.journal.newest, sorted(registrations)
+        epoch = self.journal.next_record_offset + self.journal.has_transactions  # behind the record that begins it
+        records: list[MetadataEntry] = [
+            registration_record(replace(self.facts, node_id=node), registrations[node], epoch + number)
+            for number, node in enumerate(node_ids)
+        ]
+        records += placement_records(image, node_ids, new_leaders(image, node_ids))
+        observer, self.observer = self.observer, None
+        await self.journal.write(records, "register brokers")
+        await self.journal.settle()
+        self.observer = observer
 
     async def follow(self) -> None:
         """As a standby, read and publish the controller's new records. Raises as `start`."""

@@ -138,6 +138,12 @@ class TransactionCoordinator:
         if self._others is not None and self._others.lost_some(shard.partition):
             take_ids(self.submit, nursery, shard)
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether all logs were read, and no outcome is in doubt: then no marker knows more than this coordinator."""
+        known = (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR)
+        return not self._decisions.doubts and all(shard.refusal in known for shard in self.runtime.shards())
+
     def look_for_markers(self) -> None:
         """Decide open transactions whose outcome was in doubt after a load, as far as logs can be read now."""
         self._decisions.doubts.look()

@@ -40,6 +40,9 @@ class Doubts:
     def __contains__(self, transactional_id: str) -> bool:
         return transactional_id in self._shards
 
+    def __bool__(self) -> bool:
+        return bool(self._shards)
+
     def resume(self, nursery: trio.Nursery, shard: TxnShard) -> None:
         """Look at all open transactions of a shard that was loaded; those in doubt are looked at again until clear."""
         had_some = bool(self._shards)

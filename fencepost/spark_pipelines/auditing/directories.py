@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from fencepost.broker.log.compaction.swap import SWAP
 from fencepost.broker.log.recovery.opening import ALL_TRUSTED
 from fencepost.broker.log.recovery.scanning import batches
-from fencepost.broker.log.storage.lock import DirectoryInUse, lock_shared
+from fencepost.broker.log.storage.layout import core_directories
+from fencepost.broker.log.storage.lock import DirectoryInUse, all_locked
 from fencepost.broker.log.storage.reserve import is_room
 from fencepost.broker.log.storage.segment import LOG_SUFFIX, TXN_INDEX_SUFFIX, file_name
 from fencepost.broker.log.storage.store import CorruptLogFile
@@ -34,21 +34,16 @@ from fencepost.spark_pipelines.errors import PipelineError
 @contextmanager
 def locked(directories: Sequence[Path]) -> Iterator[None]:
     """Lock the directories against brokers. Raises PipelineError if a broker runs on one of them."""
-    locks = []
-    try:
+    with ExitStack() as locks:
         for directory in directories:
             try:
-                locks.append(lock_shared(directory))
+                locks.enter_context(all_locked(directory, shared=True))
             except DirectoryInUse:
                 raise PipelineError(
                     f"a broker runs on {directory}: stop it first, audit a copy of the directory,"
                     " or audit through the broker with --bootstrap HOST:PORT"
                 ) from None
         yield
-    finally:
-        for fd in locks:
-            if fd is not None:
-                os.close(fd)
 
 
 def plan_directories(directories: Sequence[Path], topics: Collection[str]) -> Plan:
@@ -58,9 +53,9 @@ def plan_directories(directories: Sequence[Path], topics: Collection[str]) -> Pl
     """
     plan = Plan(", ".join(str(directory) for directory in directories), owners={})
     home: dict[TopicPartition, Path] = {}
-    for directory in directories:
+    for directory, root in [(path, one) for one in directories for path in core_directories(one).values()]:
         check = DirectoryCheck(directory, Report(), shallow=True)
-        facts = metadata_facts(directory)
+        facts = metadata_facts(root)
         plan.owners = {**(plan.owners or {}), **_owners(directory, check)}
         for tp, name in sorted(check.partitions.items()):
             if tp.topic not in topics if topics else tp.topic.startswith("__"):
@@ -82,7 +77,8 @@ def plan_directories(directories: Sequence[Path], topics: Collection[str]) -> Pl
             plan.pieces += pieces
     absent = sorted(set(topics) - {tp.topic for tp in home})
     if absent or not home:
-        there = sorted({tp.topic for one in directories for tp in DirectoryCheck(one, Report()).partitions})
+        paths = [path for one in directories for path in core_directories(one).values()]
+        there = sorted({tp.topic for one in paths for tp in DirectoryCheck(one, Report()).partitions})
         what = f"no topic {', '.join(absent)}" if absent else "no topic"
         raise PipelineError(f"there is {what} in {plan.source}; there are: {', '.join(there) or 'none at all'}")
     return plan

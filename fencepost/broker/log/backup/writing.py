@@ -17,6 +17,7 @@ from fencepost.broker.log.storage.checkpoints import (
     encode_offsets,
     is_exact,
 )
+from fencepost.broker.log.storage.layout import CORE_MOVES, CORE_STARTS, core_directories
 from fencepost.broker.log.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, offset_in_name
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.topics import TopicPartition
@@ -33,7 +34,9 @@ Advance = Callable[[int], None]
 class Backup:
     """Writes the files of one backup into a new directory."""
 
-    def __init__(self, target: Path, advance: Advance) -> None:
+    def __init__(self, source: Path, target: Path, advance: Advance) -> None:
+        """`source` is the data directory."""
+        self._source = source
         self._target = target
         self._advance = advance
         self._files: dict[str, tuple[int, int]] = {}
@@ -44,9 +47,9 @@ class Backup:
 
         The next start makes the indexes of the last segment anew, as after a crash. Raises OSError.
         """
-        name = log.source.name
+        name = str(log.source.relative_to(self._source))
         directory = self._target / name
-        directory.mkdir(mode=0o700)
+        directory.mkdir(mode=0o700, parents=True)
         last = log.last_base(end)
         assert last is not None, f"{name} has no segment below {end}"
         for file in sorted(os.listdir(log.path)):
@@ -62,11 +65,12 @@ class Backup:
             else:
                 self._move(log.path / file, place)
         sync_directory(directory)
-        self._ends[name] = end
+        self._ends[log.source.name] = end
 
     def add_file(self, name: str, content: bytes) -> None:
         """A small file of the data directory. Raises OSError."""
         path = self._target / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_bytes(content)
         path.chmod(0o600)
         self._note(name, checksum(path))
@@ -94,17 +98,19 @@ class Backup:
 
 
 def small_files(directory: Path) -> dict[str, bytes]:
-    """The files of a data directory beside its logs that a backup needs. Raises OSError.
+    """The files of a data directory beside its logs that a backup needs, also of its cores. Raises OSError.
 
     They are read before the logs are linked. Retention may delete segments meanwhile, so the log starts are not exact.
     """
     found = {}
-    for name in (*PROPERTIES, *CHECKPOINTS):
-        try:
-            data = (directory / name).read_bytes()
-            found[name] = encode_offsets(decode_offsets(data, name)) if is_exact(data) else data
-        except (FileNotFoundError, CorruptLogFile):
-            continue  # without the file, or with its copy
+    for path in core_directories(directory).values():
+        for name in (*PROPERTIES, *CHECKPOINTS, CORE_STARTS, CORE_MOVES):
+            try:
+                data = (path / name).read_bytes()
+                content = encode_offsets(decode_offsets(data, name)) if is_exact(data) else data
+            except (FileNotFoundError, CorruptLogFile):
+                continue  # without the file, or with its copy
+            found[str((path / name).relative_to(directory))] = content
     return found
 
 
@@ -130,7 +136,7 @@ def restore(backup: Path, directory: Path, begin: Callable[[int], Advance]) -> M
         target = partial / place
         if not target.resolve().is_relative_to(partial.resolve()):
             raise BadBackup(f"{backup}: the manifest names {place!r}, which is outside of the backup")
-        target.parent.mkdir(mode=0o700, exist_ok=True)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             found = copy(backup / place, target)
         except FileNotFoundError:
@@ -138,7 +144,7 @@ def restore(backup: Path, directory: Path, begin: Callable[[int], Advance]) -> M
         if found != expected:
             raise BadBackup(f"{backup / place} is damaged: it has {found[0]} bytes, or others, than when it was made")
         advance(found[0])
-    for child in (*(one for one in partial.iterdir() if one.is_dir()), partial):
+    for child in (*(one for one in partial.rglob("*") if one.is_dir()), partial):
         sync_directory(child)
     if directory.exists():
         directory.rmdir()

@@ -175,6 +175,13 @@ class FileStore:
         self._children.pop(name, None)
         self.changes += 1
 
+    def adopt_child(self, other: "FileStore", name: str) -> None:
+        """Move a directory here from another one of the same disk. Raises OSError."""
+        self.disk.rename(other._path_of(name), self._path_of(name))
+        other._children.pop(name, None)
+        other.changes += 1
+        self.changes += 1
+
     def late_targets(self, names: Iterable[str]) -> list[SyncTask]:
         return [FileJob(partial(self.sync_file, name)) for name in names]
 

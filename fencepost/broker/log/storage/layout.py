@@ -2,6 +2,7 @@
 
 import os
 import re
+from pathlib import Path
 
 from fencepost.broker.log.storage.store import Store
 from fencepost.protocol.topics import TopicPartition
@@ -17,6 +18,13 @@ ACCEPT_LOSS = "accept-loss"
 UNCLEANABLE = "uncleanable"
 """A file of this name in a partition's directory: its last compaction failed, and the content says why."""
 
+CORES_DIRECTORY = "cores"
+"""In the data directory: the directories of all cores but the first, whose directory is the data directory itself."""
+CORE_STARTS = "core-starts"
+"""The file of core 0's directory that counts the starts of cores: the epoch of their transaction coordinators."""
+CORE_MOVES = "core-moves"
+"""A file of core 0's directory: partitions are being moved, and the metadata does not yet say where they are."""
+
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _ASIDE = re.compile(r"(?P<name>.+)\.damaged(?P<number>[0-9]{1,9})-stray")
 
@@ -24,6 +32,16 @@ _ASIDE = re.compile(r"(?P<name>.+)\.damaged(?P<number>[0-9]{1,9})-stray")
 def absolute(place: str) -> str:
     """A data directory for clients, absolute as in Kafka (File.getAbsolutePath); the place itself if it is none."""
     return os.path.abspath(place) if os.path.isdir(place) else place
+
+
+def core_directories(root: Path) -> dict[int, Path]:
+    """The directories of the cores by their numbers: that of core 0 is the data directory. Raises OSError."""
+    try:
+        names = os.listdir(root / CORES_DIRECTORY)
+    except FileNotFoundError:
+        names = []
+    numbers = sorted(int(name) for name in names if name.isascii() and name.isdigit())
+    return {0: root, **{number: root / CORES_DIRECTORY / str(number) for number in numbers if number}}
 
 
 def may_be_partition(tp: TopicPartition) -> bool:

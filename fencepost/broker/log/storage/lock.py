@@ -2,8 +2,11 @@
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from fencepost.broker.log.storage.layout import core_directories
 from fencepost.broker.log.storage.store import FlushFailed
 
 LOCK_FILE = ".lock"
@@ -31,6 +34,20 @@ def lock_shared(directory: Path) -> int | None:
     except FileNotFoundError:
         return None
     return _locked(fd, directory, shared=True)
+
+
+@contextmanager
+def all_locked(root: Path, *, shared: bool) -> Iterator[None]:
+    """Lock a data directory and the directories of its cores. Raises DirectoryInUse and OSError."""
+    held: list[int | None] = []
+    try:
+        for directory in core_directories(root).values():
+            held.append(lock_shared(directory) if shared else lock_directory(directory))
+        yield
+    finally:
+        for fd in held:
+            if fd is not None:
+                os.close(fd)
 
 
 def check_lock(directory: Path, fd: int) -> None:

@@ -56,7 +56,9 @@ class MetadataFacts:
     records: Mapping[str, RecordCheck] | None = None
     """Checks of records by topic."""
     own_files: Collection[str] = ()
-    """Files of the data directory that the caller checks."""
+    """Files and directories of the data directory that the caller checks."""
+    on_cores: Collection[TopicPartition] = ()
+    """The partitions that have a directory on any core."""
 
 
 class DirectoryCheck:
@@ -91,7 +93,7 @@ class DirectoryCheck:
             if name not in known:
                 self._left_over(name, name.endswith(_HALF_DONE))
         for name in child_names(self._directory):
-            if partition_of(name) is None:
+            if partition_of(name) is None and name not in facts.own_files:
                 self._strange_directory(name)
         starts = [self._offsets.get(name) for name in (LOG_STARTS, LOG_STARTS_TWIN)]
         if LOG_STARTS in self._offsets and starts == [None, None]:
@@ -99,6 +101,8 @@ class DirectoryCheck:
             self._report.damage(LOG_STARTS, "the file and its copy are both damaged", meaning)
         for name, offsets in self._offsets.items():
             for tp, offset in (offsets or {}).items():
+                if tp in facts.on_cores and tp not in self.partitions:
+                    continue  # a move to another core was interrupted
                 if name == RECOVERY_POINTS and self._is_lost(tp, offset, facts):
                     what = f"is missing, but everything below offset {offset} was durable"
                     self._report.damage(str(tp), what, f"The partition is offline until you {MISSING}")

@@ -58,6 +58,8 @@ class Report:
 
     found: Callable[[Finding], None] = lambda finding: None
     advance: Callable[[int], None] = lambda size_bytes: None
+    below: str = ""
+    """The directory that is being checked, below the data directory, with a slash at its end."""
     findings: list[Finding] = field(default_factory=list)
     partitions: list[PartitionFacts] = field(default_factory=list)
     segments: int = 0
@@ -80,7 +82,7 @@ class Report:
         offset: int | None = None,
     ) -> None:
         """Add a finding and report it."""
-        finding = Finding(level, file, position, offset, what, meaning)
+        finding = Finding(level, self.below + file, position, offset, what, meaning)
         self.findings.append(finding)
         self.found(finding)
 

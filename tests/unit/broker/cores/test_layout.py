@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.broker.config.broker_config import BrokerConfig, load_config
-from fencepost.broker.cores.layout import STARTS, Layout, next_start, prepared, read_start
+from fencepost.broker.cores.layout import Layout, next_start, prepared, read_start
+from fencepost.broker.log.storage.layout import CORE_STARTS
 from fencepost.broker.metadata.identity import WrongDirectory, cluster_id_of
 
 
@@ -69,5 +70,5 @@ def test_no_start_has_the_number_of_another_one(tmp_path: Path) -> None:
     assert read_start(tmp_path) == 0
     assert [next_start(tmp_path), next_start(tmp_path)] == [1, 2]
     assert read_start(tmp_path) == 2
-    (tmp_path / STARTS).with_suffix(".tmp").write_text("garbage")  # a crash came before the rename
+    (tmp_path / CORE_STARTS).with_suffix(".tmp").write_text("garbage")  # a crash came before the rename
     assert next_start(tmp_path) == 3

@@ -1,0 +1,80 @@
+"""Who leads what when the number of cores has changed between two starts. Pure.
+
+The metadata says which brokers there were at the last start, and who leads what. From these and the node ids of today
+every process computes the same, also after a crash in between.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from fencepost.coordinator.metadata.image import MetadataImage, TopicImage
+from fencepost.protocol.metadata_entries import MetadataEntry
+from fencepost.protocol.metadata_record_types import PartitionChangeRecord, UnregisterBrokerRecord
+from fencepost.protocol.topics import TopicPartition
+
+
+def new_leaders(image: MetadataImage, node_ids: Sequence[int]) -> dict[TopicPartition, int]:
+    """The partitions whose leader changes, with the new one; none if the brokers are those of the last start.
+
+    Partitions of brokers that are gone go to the others. If there are more brokers than before, each topic is spread
+    over all of them, and no more partitions are moved than that needs. A single broker leads all.
+    """
+    moved: dict[TopicPartition, int] = {}
+    known = {one.leader for topic in image.topics_by_name.values() for one in topic.assignment} | image.brokers.keys()
+    spread = not known >= set(node_ids)
+    totals = Counter(dict.fromkeys(node_ids, 0))
+    for name in sorted(image.topics_by_name):
+        topic = image.topics_by_name[name]
+        leaders = _spread(topic, totals, spread)
+        totals.update(leaders)
+        for number, leader in enumerate(leaders):
+            if leader != topic.assignment[number].leader:
+                moved[TopicPartition(name, number)] = leader
+    return moved
+
+
+def _spread(topic: TopicImage, totals: Counter[int], again: bool) -> list[int]:
+    """The leader of each partition; `totals` are how many partitions of other topics each broker leads by now."""
+    nodes = list(totals)
+    led = Counter(dict.fromkeys(nodes, 0))
+    led.update(one.leader for one in topic.assignment if one.leader in totals)
+    each, rest = divmod(topic.partitions, len(nodes))
+    most = dict.fromkeys(nodes, each if again else topic.partitions)
+    if again:  # the brokers that lead the fewest so far get one more; of equal ones those that have one more now
+        for node in sorted(nodes, key=lambda node: (totals[node], led[node] <= each))[:rest]:
+            most[node] += 1
+    kept: Counter[int] = Counter()
+    leaders: list[int | None] = []
+    for one in topic.assignment:
+        stays = one.leader in totals and kept[one.leader] < most[one.leader]
+        leaders.append(one.leader if stays else None)
+        kept[one.leader] += stays
+    found = []
+    for leader in leaders:
+        if leader is None:
+            leader = min(nodes, key=lambda node: (kept[node] >= most[node], kept[node], totals[node]))
+            kept[leader] += 1
+        found.append(leader)
+    return found
+
+
+def placement_records(
+    image: MetadataImage, node_ids: Sequence[int], moved: Mapping[TopicPartition, int]
+) -> list[MetadataEntry]:
+    """The records that make `moved` known, and that brokers are gone (KIP-631; the leader epoch rises by one)."""
+    gone = [
+        UnregisterBrokerRecord(node, record.broker_epoch)
+        for node, record in image.brokers.items()
+        if node not in node_ids
+    ]
+    changes = [
+        PartitionChangeRecord(
+            tp.partition,
+            image.topics_by_name[tp.topic].topic_id,
+            isr=(leader,),
+            leader=leader,
+            replicas=(leader,),
+        )
+        for tp, leader in moved.items()
+    ]
+    return [*changes, *gone]
