@@ -70,10 +70,11 @@ LEFT_OUT = {
     "last_known_elr",
     "node_endpoints",
     "offline_replicas",
+    "pending",
     "replica_nodes",
     "synonyms",
 }
-"""Lists that have nothing to do with rights."""
+"""Lists that have nothing to do with rights, or are ours."""
 NO_ID = bytes(16)
 
 

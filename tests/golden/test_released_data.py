@@ -57,9 +57,9 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
         assert broker.stop() == 0
     for name in ("meta.properties", "meta.properties.twin"):
         path = tmp_path / "data" / name
-        lines = path.read_text().replace("version=1", "version=2").splitlines()
+        lines = path.read_text().replace("version=1", "version=3").splitlines()
         path.write_text("\n".join(line for line in lines if not line.startswith("#")) + "\n")
     before = {path: path.read_bytes() for path in (tmp_path / "data").iterdir() if path.is_file()}
-    with pytest.raises(BrokerFailed, match="has format 2, and this version of fencepost reads formats up to 1"):
+    with pytest.raises(BrokerFailed, match="has format 3, and this version of fencepost reads formats up to 2"):
         broker.start()
     assert {path: path.read_bytes() for path in before} == before
