@@ -22,9 +22,9 @@ def brokers(node: Broker, context: RequestContext) -> list[Leader]:
     own = Leader(node.config.node_id, -1, *context.listener, node.config.broker_rack)
     name = context.session.listener_name
     others = [
-        Leader(peer.node_id, -1, *peer.listeners[name], peer.rack)
+        Leader(peer.node_id, -1, where.host or context.listener.host, where.port, peer.rack)
         for peer in node.place.peers.values()
-        if name in peer.listeners
+        if (where := peer.listeners.get(name)) is not None
     ]
     return sorted([own, *others])
 

@@ -249,7 +249,7 @@ def _advertised(config: BrokerConfig) -> dict[str, Endpoint]:
     return {
         one.name: Endpoint(one.advertised.host, one.advertised.port)
         if one.advertised
-        else Endpoint(socket.gethostname() if one.host in EVERY_INTERFACE else one.host, one.port)
+        else Endpoint("" if one.host in EVERY_INTERFACE else one.host, one.port)
         for one in config.client_listeners
     }
 

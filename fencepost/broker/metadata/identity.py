@@ -61,8 +61,8 @@ def check_format(directory: Path | None, *, cores: bool = False) -> None:
             )
     elif version not in READ_VERSIONS:
         raise WrongDirectory(
-            f"{path} has format {version}, and this version of fencepost reads formats up to {CORES_VERSION}: run the version"
-            " that wrote it, or restore a backup"
+            f"{path} has format {version}, and this version of fencepost reads formats up to {CORES_VERSION}: run the"
+            " version that wrote it, or restore a backup"
         )
 
 

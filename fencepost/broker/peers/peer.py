@@ -34,6 +34,6 @@ class Peer(NamedTuple):
     node_id: int
     rack: str | None
     listeners: dict[str, Endpoint]
-    """Its addresses by listener."""
+    """Its addresses by listener. Without a host: that of this broker, as the client reaches it."""
     serves: bool = True
     """It is ready, and its lease is current: consumers may be sent there."""

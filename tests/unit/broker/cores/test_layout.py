@@ -59,6 +59,13 @@ def test_clients_reach_the_other_cores_at_their_advertised_addresses(layout: Lay
     }
 
 
+def test_without_an_advertised_address_clients_reach_them_at_the_host_they_connected_to(tmp_path: Path) -> None:
+    """As one broker does that listens on every interface: the host is that of the client's connection."""
+    layout = prepared(config_in(tmp_path, listeners=["PLAINTEXT://0.0.0.0:9092"]), 2)
+    assert layout.peers_of(7)[8].listeners == {"PLAINTEXT": ("", 9093)}
+    layout.close()
+
+
 def test_all_cores_see_how_much_of_the_metadata_is_durable(layout: Layout) -> None:
     assert layout.metadata_end == 0
     layout.tell_metadata_end(1 << 40)
