@@ -10,7 +10,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.deletions import BackgroundTasks, is_full_disk
 from fencepost.broker.log.durability.flusher import Durability
 from fencepost.broker.log.durability.sync_threads import FlushThreads
-from fencepost.broker.log.durability.upkeep import Steps, at_once, in_threads, sync_all, together
+from fencepost.broker.log.durability.upkeep import Steps, at_once, in_threads, sync_all
 from fencepost.broker.log.log_store import LogStore
 from fencepost.broker.log.offline_logs import OfflineLogs
 from fencepost.broker.log.offset_checkpoints import OffsetCheckpoints
@@ -311,7 +311,8 @@ class LogManager:
     def close(self) -> None:
         """Make snapshots, indexes and data durable, then write the clean-shutdown file. Raises OSError."""
         try:
-            together([log.closing() for log in self._logs.values()])
+            for log in self._logs.values():
+                log.close()
             sync_all(self.background_tasks())
             self.write_checkpoints()
             if (self.clean or not self._unopened) and not any(log.offline for log in self._logs.values()):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.durability.checkpoint_pace import CheckpointPace
-from fencepost.broker.log.durability.upkeep import Steps, at_once, sync_all
+from fencepost.broker.log.durability.upkeep import sync_all
 from fencepost.broker.log.late_appends import LateAppends
 from fencepost.broker.log.log_store import Conflict, OpenedLog
 from fencepost.broker.log.producer_entries import BatchMetadata, ProducerEntry
@@ -362,17 +362,14 @@ class PartitionLog:
 
     def close(self) -> None:
         """Checkpoint, make everything durable, close the descriptors. Raises OSError."""
-        at_once(self.closing())
-
-    def closing(self) -> Steps[None]:
-        """As `close`, in at most one step."""
         if self.disowned:
             return
         if self._founded and not self.offline:
             end_offset, sync_targets = self.begin_sync()
             if not self.segments.flush_indexes():
                 raise OSError(errno.ENOSPC, "index entries could not be written", self.store.place)
-            yield [*(self.checkpoint() or ()), *sync_targets]
+            for target in [*(self.checkpoint() or ()), *sync_targets]:
+                target.sync()
             self.finish_sync(end_offset)
         self.segments.close()
 

@@ -11,7 +11,7 @@ import pytest
 from fencepost.broker.log.durability.checkpointing import Checkpointer
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.durability.sync_threads import Failure, SyncThreads
-from fencepost.broker.log.durability.upkeep import AT_ONCE, Steps, at_once, in_threads, together
+from fencepost.broker.log.durability.upkeep import at_once, in_threads
 from fencepost.broker.log.housekeeping import housekeep
 from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.recovery import snapshot_files
@@ -219,29 +219,3 @@ def test_a_lower_deletion_answers_only_when_the_start_is_durable():
     assert next(deleting_records(log, 9))
     lower = deleting_records(log, 4)
     assert next(lower), "it waits, too"
-
-
-def test_many_logs_are_closed_with_threads():
-    """A sync takes some ms, and a log that was written needs six: to close a thousand took half a minute."""
-    threads: set[str] = set()
-    ended: list[int] = []
-
-    class Target:
-        def sync(self) -> None:
-            threads.add(threading.current_thread().name)
-
-    def work(number: int, more: Sequence[SyncTask] = ()) -> Steps[None]:
-        if number % 3:
-            yield [Target(), *more]
-        ended.append(number)
-
-    together([work(number) for number in range(AT_ONCE)])
-    assert threads == {threading.current_thread().name}, "the order of calls stays the same in a simulation"
-    together([work(number) for number in range(3 * AT_ONCE)])
-    assert sorted(ended[AT_ONCE:]) == list(range(3 * AT_ONCE))
-    assert len(threads) > 1
-    disk = SimDisk()
-    _, log = written(disk)
-    disk.faults.append(Fault(0, kinds=("fdatasync",)))
-    with pytest.raises(OSError, match="fdatasync"):
-        together([*(work(number) for number in range(AT_ONCE)), work(1, log.begin_sync()[1])])

@@ -3,15 +3,11 @@
 In the broker a thread syncs them, so that the event loop does not wait for the disk; tests and tools sync them inline.
 """
 
-from collections.abc import Generator, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Iterable
 from typing import TypeVar
 
 from fencepost.broker.log.durability.sync_threads import FlushThreads
 from fencepost.broker.log.storage.store import SyncTask
-
-AT_ONCE, THREADS = 64, 16
-"""How many works are begun at a time, and the threads that sync their targets; fewer works need no threads."""
 
 T = TypeVar("T")
 Steps = Generator[list[SyncTask], None, T]
@@ -32,20 +28,6 @@ def at_once(steps: Steps[T]) -> T:
     except StopIteration as end:
         result: T = end.value
         return result
-
-
-def together(works: Sequence[Steps[None]]) -> None:
-    """Run works of one step each, many of them with threads: syncs of different files overlap. Raises OSError."""
-    if len(works) <= AT_ONCE:
-        for steps in works:
-            at_once(steps)
-        return
-    with ThreadPoolExecutor(THREADS) as pool:
-        for at in range(0, len(works), AT_ONCE):
-            begun = [(steps, next(steps, None)) for steps in works[at : at + AT_ONCE]]
-            list(pool.map(sync_all, [sync_targets or [] for _, sync_targets in begun]))
-            for steps, _ in begun:
-                next(steps, None)
 
 
 async def done(steps: Steps[T], threads: FlushThreads | None) -> T:
