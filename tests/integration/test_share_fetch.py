@@ -132,10 +132,10 @@ def test_a_topic_made_again_under_its_name_has_nothing_of_the_old_one(member: Jo
 
 
 def test_a_reset_counts_with_a_session_open(member: Joins, wire: Wire) -> None:
-    """AlterShareGroupOffsets keeps the state epoch: what the leader knew must not be written over the reset."""
+    """AlterShareGroupOffsets raises the state epoch: what the leader knew must not be written over the reset."""
     one = member("one")
     assert len(one.acquire(max_records=6)) == 6
-    initialize(wire, GROUP, one.topic_id, [0], start_offset=8)
+    initialize(wire, GROUP, one.topic_id, [0], start_offset=8, epoch=2)
     assert one.acknowledge(Ack(0, 0, 5, ACCEPT)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert one.acquire() == [(8, 1), (9, 1)]
 

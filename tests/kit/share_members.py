@@ -8,6 +8,7 @@ from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages import api78_share_fetch as fetching
 from fencepost.protocol.messages import api79_share_acknowledge as acknowledging
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
+from fencepost.protocol.messages.api32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from fencepost.protocol.messages.api44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -43,11 +44,15 @@ def topic_id_of(wire: Wire, name: str) -> bytes:
     return found
 
 
-def initialize(wire: Wire, group: str, topic_id: bytes, partitions: Sequence[int], start_offset: int = 0) -> None:
-    """Begin share partitions, as a group coordinator does when the first member subscribes."""
+def initialize(
+    wire: Wire, group: str, topic_id: bytes, partitions: Sequence[int], start_offset: int = 0, *, epoch: int = 1
+) -> None:
+    """Begin share partitions, as a group coordinator does when the first member subscribes; again at a higher epoch."""
     data = InitializeStateData(
         topic_id=topic_id,
-        partitions=[InitialPartition(partition=part, state_epoch=1, start_offset=start_offset) for part in partitions],
+        partitions=[
+            InitialPartition(partition=one, state_epoch=epoch, start_offset=start_offset) for one in partitions
+        ],
     )
     request = InitializeShareGroupStateRequest(group_id=group, topics=[data])
     response = wire.call(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, request)
@@ -196,3 +201,13 @@ def configure_group(wire: Wire, group: str, **configs: str) -> None:
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
     [answer] = wire.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
     assert not answer.error_code, answer
+
+
+def knows_group(wire: Wire, group: str, **configs: str) -> bool:
+    """Whether a broker has read these configurations of a group: in a cluster it follows the controller."""
+    resource = DescribeConfigsResource(
+        resource_type=ConfigResourceType.GROUP, resource_name=group, configuration_keys=None
+    )
+    [answer] = wire.call(ApiKey.DESCRIBE_CONFIGS, 1, DescribeConfigsRequest(resources=[resource])).results
+    known = {one.name: one.value for one in answer.configs}
+    return all(known.get(name.replace("_", ".")) == value for name, value in configs.items())

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
+from fencepost.broker.cluster.ownership import spread
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api10_find_coordinator import FindCoordinatorRequest
@@ -25,7 +26,16 @@ from fencepost.protocol.messages.api91_alter_share_group_offsets import (
 )
 from tests.kit.many_brokers import BROKERS, PARTITIONS, SECONDS, ManyBrokers
 from tests.kit.postgres_server import PostgresServer
-from tests.kit.share_members import ACCEPT, REJECT, RELEASE, Ack, ShareMember, configure_group, topic_id_of
+from tests.kit.share_members import (
+    ACCEPT,
+    REJECT,
+    RELEASE,
+    Ack,
+    ShareMember,
+    configure_group,
+    knows_group,
+    topic_id_of,
+)
 from tests.kit.share_workload import ShareWorkload
 from tests.kit.waiting import until
 from tests.kit.wire import Wire, batch_of
@@ -144,6 +154,7 @@ def moved(answer: Any) -> Any:
 def members(cluster: ManyBrokers, group: str) -> Iterator[tuple[Wire, dict[int, ShareMember]]]:
     """A new group that reads from the beginning: a connection to its coordinator, and for each leader a member that has
     a session for one of its partitions, with three records."""
+    until(lambda: cluster.owners() == spread(frozenset(BROKERS)))  # no slot moves any more after the test before
     with Wire(cluster.brokers[coordinator(cluster, group)].connect()) as wire, ExitStack() as stack:
         configure_group(wire, group, share_auto_offset_reset="earliest")
         assert beat(wire, "one", group=group).error_code == ErrorCode.NONE
@@ -152,6 +163,7 @@ def members(cluster: ManyBrokers, group: str) -> Iterator[tuple[Wire, dict[int, 
         for partition, leader in sorted(cluster.leaders("jobs").items(), reverse=True):
             if leader not in found:
                 leading = stack.enter_context(Wire(cluster.brokers[leader].connect()))
+                until(partial(knows_group, leading, group, share_auto_offset_reset="earliest"))
                 leading.produce("jobs", batch_of(b"0", b"1", b"2"), partition=partition)
                 found[leader] = ShareMember(leading, group, "one", topic_id, [partition])
         assert found.keys() == set(BROKERS)
@@ -163,6 +175,8 @@ def test_each_leader_writes_dead_letters(cluster: ManyBrokers) -> None:
     with members(cluster, "rejecting") as (wire, leaders):
         configure_group(wire, "rejecting", errors_deadletterqueue_copy_record_enable="true")
         configure_group(wire, "rejecting", errors_deadletterqueue_topic_name="dlq.jobs")
+        for member in leaders.values():
+            until(partial(knows_group, member.wire, "rejecting", errors_deadletterqueue_topic_name="dlq.jobs"))
         expected = set()
         for member in leaders.values():
             [partition] = member.partitions

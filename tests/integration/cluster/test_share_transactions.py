@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api10_find_coordinator import FindCoordinatorRequest
 from tests.kit.many_brokers import BROKERS, ManyBrokers
 from tests.kit.postgres_server import PostgresServer
-from tests.kit.share_members import ACCEPT, REJECT, Ack, ShareMember, begin_queue, topic_id_of
+from tests.kit.share_members import ACCEPT, REJECT, Ack, ShareMember, begin_queue, knows_group, topic_id_of
 from tests.kit.share_transactions import UNSTABLE, Transactions
 from tests.kit.waiting import until
 from tests.kit.wire import Wire, batch_of
@@ -68,6 +69,7 @@ def members(cluster: ManyBrokers, group: str, each: int = 1) -> Iterator[list[Sh
         for partition, leader in cluster.leaders("jobs").items():
             if len(found[leader]) < each:
                 leading = stack.enter_context(Wire(cluster.brokers[leader].connect()))
+                until(partial(knows_group, leading, group, share_auto_offset_reset="earliest"))
                 leading.produce("jobs", batch_of(b"0", b"1", b"2", b"3"), partition=partition)
                 found[leader].append(ShareMember(leading, group, f"one-{partition}", topic_id, [partition]))
         yield [member for some in found.values() for member in some]
