@@ -19,7 +19,7 @@ from tests.kit.shared_store import ObjectsInMemory
 from tests.kit.waiting import soon
 
 TP = TopicPartition("orders", 0)
-SECONDS = 60
+SECONDS = 180
 
 
 async def stays(moves: SlotMoves) -> bool:

@@ -8,6 +8,7 @@ reaches the old primary ends.
 
 import json
 import logging
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -20,6 +21,9 @@ CHECK_SECONDS = 10.0
 """How often a broker reads the note. It also reads it before it deletes objects."""
 TAKE_OVER_SECONDS = CHECK_SECONDS + RETRY_S
 """After this time no broker of the other database deletes anything any more."""
+
+EMPTY_READS, EMPTY_SECONDS = 20, 0.05
+"""How often and how long to wait for the content of a note."""
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +80,11 @@ class BucketOwner:
     def held(self) -> DatabaseIdentity | None:
         """The database that the note names; None if there is no note. Raises NotOwner if it cannot be read."""
         found = self._objects.read_note(NOTE)
+        for _ in range(EMPTY_READS):
+            if found != b"":
+                break
+            time.sleep(EMPTY_SECONDS)  # a directory shows a file before its content: another broker writes it now
+            found = self._objects.read_note(NOTE)
         return None if found is None else _decoded(found, f"{self._objects.place}/{NOTE}")
 
     def take_over(self) -> DatabaseIdentity:
