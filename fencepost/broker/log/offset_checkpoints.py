@@ -16,9 +16,9 @@ from fencepost.broker.log.storage.checkpoints import (
     RECOVERY_POINTS,
     encode_offsets,
     is_exact,
+    load_log_start_owners,
     load_log_starts,
     load_offsets,
-    load_log_start_owners,
     load_owners,
 )
 from fencepost.broker.log.storage.store import CorruptLogFile, Store, SyncTask
