@@ -106,7 +106,7 @@ def test_a_core_that_cannot_start_leaves_the_others_serving(start: StartCores) -
 
 
 def test_a_broker_whose_first_core_cannot_start_ends(tmp_path: Path) -> None:
-    """As a broker of one core does: nobody serves without the metadata."""
+    """As a broker of one core does: no broker serves without the metadata."""
     broker = BrokerProcess(tmp_path, data_dir=tmp_path / "data", cores=3)
     broker.start().stop()
     with socket.create_server((broker.host, broker.port)), pytest.raises(BrokerFailed, match="exit code 1"):

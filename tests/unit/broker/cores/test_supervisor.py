@@ -84,7 +84,7 @@ def test_it_ends_if_core_0_was_never_ready(tmp_path: Path) -> None:
 
 
 def test_the_pause_of_a_core_that_was_ready_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else leads its partitions; one that cannot start may wait longer."""
+    """No other core leads its partitions; one that cannot start may wait longer."""
     monkeypatch.setattr(supervisor, "LONGEST_PAUSE_OF_READY_SECONDS", 0.02)
     began = time.monotonic()
 
