@@ -80,6 +80,7 @@ def run_cores(config: "BrokerConfig", cores: int, run_broker: RunBroker) -> int:
     from fencepost.broker.cores.layout import prepared
     from fencepost.broker.log.storage.lock import DirectoryInUse
     from fencepost.broker.metadata.identity import WrongDirectory
+    from fencepost.broker.network.context import Endpoint
 
     try:
         if not _arrange(config, cores, run_broker):
@@ -97,7 +98,7 @@ def run_cores(config: "BrokerConfig", cores: int, run_broker: RunBroker) -> int:
         notify("READY=1", f"STATUS=Serving on {', '.join(addresses)}.")
         facts = [f"data={layout.root.absolute()}", f"durability={config.durability}", f"cores={','.join(addresses)}"]
         if layout.pages_socket is not None:
-            facts.append("metrics={}:{}".format(*layout.pages_socket.getsockname()[:2]))
+            facts.append(f"metrics={Endpoint(*layout.pages_socket.getsockname()[:2])}")
         if len(layout.configs[0].listeners) > 1:
             facts.append("listeners=" + ",".join(layout.configs[0].listeners))
         print(f"fencepost ready on {addresses[0]} {' '.join(facts)} pid={os.getpid()}", flush=True)
