@@ -23,8 +23,6 @@ from fencepost.broker.ports import Broker
 from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER
 from fencepost.broker.security.sasl.session import Mechanism
 from fencepost.coordinator.metadata.image import TopicImage
-from fencepost.coordinator.ports import Marker
-from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -46,7 +44,6 @@ class Core(AmongPeers, Placed):
         self.follower = MetadataFollower(self, self._follow, partial(layout.metadata_written, number))
         self.followed_metadata = None if self.is_controller else FollowedMetadata(layout)
         self.node_ids = layout.node_ids
-        self._markers: MarkerWriter | None = None
 
     def _route(self, broker: int) -> Route | None:
         if broker not in self.peers:
@@ -88,12 +85,6 @@ class Core(AmongPeers, Placed):
                 found.setdefault(leader, []).append(tp)
         return found
 
-    async def write_markers(
-        self, broker: int, marker: Marker, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, ErrorCode]:
-        assert self._markers is not None
-        return await self._markers.write(broker, marker, partitions)
-
     # Reports
 
     async def serve_pages(
@@ -126,7 +117,7 @@ class Core(AmongPeers, Placed):
         await self.follower.until_bootstrapped(node)
 
     async def begin(self, node: Broker, services: trio.Nursery) -> None:
-        self._markers = MarkerWriter(self, services)
+        self.marker_writer = MarkerWriter(self, services)
         if self.is_controller:
             node.metadata_log.watchers[self] = None
             self.wake()
