@@ -97,10 +97,10 @@ class Supervisor:
         while not self._stopping or any(core.pid for core in self._cores):
             self._start_due()
             self._wait()
+            self._report()
             while self._signals:
                 self._stop(signal.Signals(self._signals.pop(0)))
             self._reap()
-            self._report()
             self._watch()
         return self._exit_code
 

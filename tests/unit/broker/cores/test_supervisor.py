@@ -27,17 +27,23 @@ def layout_in(directory: Path, cores: int) -> Any:
     return Plain(directory, (SimpleNamespace(),) * cores)
 
 
-def run(directory: Path, serve: Any, cores: int = 2) -> tuple[int, list[str]]:
+def run(directory: Path, serve: Any, cores: int = 2, *, stops: bool = False) -> tuple[int, list[str]]:
     """In a process of its own, as the supervisor has its own signals; the exit code, and what it reported."""
     read, write = os.pipe()
     pid = os.fork()
     if not pid:
         code = 99
+
+        def report(missing: Any) -> None:
+            os.write(write, f"without-{sorted(missing)} ".encode())
+            if stops:
+                made.stop()
+
         try:
             made = Supervisor(
                 layout_in(directory, cores),
                 serve,
-                lambda missing: os.write(write, f"without-{sorted(missing)} ".encode()) and None,
+                report,
                 lambda: None,
                 0,
             )
@@ -102,6 +108,17 @@ def test_the_others_serve_without_a_core_that_cannot_start(tmp_path: Path) -> No
         return 0
 
     assert run(tmp_path, serve, cores=3) == (0, ["without-[2]", "without-[]"])
+
+
+def test_it_ends_if_the_report_stops_it(tmp_path: Path) -> None:
+    """So end the cores of the last start, once every outcome is known."""
+
+    def serve(layout: Any, number: int, pipe: int) -> int:
+        os.write(pipe, b"1")
+        signal.pause()
+        return 0
+
+    assert run(tmp_path, serve, stops=True) == (0, ["without-[]"])
 
 
 def test_the_pause_of_a_core_that_was_ready_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
