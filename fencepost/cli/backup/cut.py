@@ -80,6 +80,10 @@ async def cut(
     described = await admin.describe_cluster()
     brokers = sorted(one.broker_id for one in described.brokers)
     first = identity[1]
+    if described.cluster_id == identity[0] and first in brokers[1:]:
+        return Refusal(
+            f"{directory} is the directory of one core of several", "Name the data directory of all of them."
+        )
     if (described.cluster_id, brokers) != (identity[0], list(range(first, first + len(brokers)))):
         return Refusal(
             f"the broker is of cluster {described.cluster_id}, and {directory} belongs to cluster {identity[0]}",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from fencepost import sync
 from fencepost.cli.main import cli
@@ -69,6 +69,10 @@ class Producers:
                 self.committed[number].append(value)
 
 
+def backup(broker: BrokerProcess, directory: Path, target: Path) -> Result:
+    return CliRunner().invoke(cli, ["backup", str(directory), str(target), *whom_to_ask(broker)])
+
+
 def committed_in(address: str) -> dict[bytes, int]:
     """In how many partitions each value is, for a reader of committed records."""
     found: dict[bytes, int] = defaultdict(int)
@@ -98,9 +102,11 @@ def test_transactions_are_whole_in_each_backup(tmp_path: Path) -> None:
                 until(lambda before=before: all(map(len, producers.committed)) and producers.committed != before)
                 before = [list(values) for values in producers.committed]
                 target = tmp_path / f"backup-{number}"
-                done = CliRunner().invoke(cli, ["backup", str(tmp_path / "data"), str(target), *whom_to_ask(broker)])
+                done = backup(broker, tmp_path / "data", target)
                 assert done.exit_code == 0, done.output
                 backups.append((target, before))
+        refused = backup(broker, tmp_path / "data" / "cores" / "1", tmp_path / "of-one-core")
+        assert (refused.exit_code, "the directory of one core" in refused.stderr) == (1, True)
         broker.kill()
     for number, (source, before) in enumerate(backups):
         restored = tmp_path / f"restored-{number}"
