@@ -180,12 +180,19 @@ def _listening(name: str) -> socket.socket:
     return found
 
 
+def _server(host: str, port: int) -> socket.socket:
+    """A socket that listens at the first address of a host. Raises OSError."""
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = found[0]
+    return socket.create_server((str(address[0]), port), family=family, backlog=BACKLOG)
+
+
 def _pages_socket(address: str | None) -> socket.socket | None:
     if address is None:
         return None
     host, _, port = address.rpartition(":")
     try:
-        found = socket.create_server((host.strip("[]") or "127.0.0.1", int(port)), backlog=BACKLOG)
+        found = _server(host.strip("[]") or "127.0.0.1", int(port))
     except OSError as error:
         raise OSError(error.errno, f"metrics.listen: cannot listen on {address}: {error.strerror or error}") from error
     found.setblocking(False)
@@ -255,7 +262,7 @@ def _advertised(config: BrokerConfig) -> dict[str, Endpoint]:
 
 
 def _free_ports(host: str, count: int) -> list[int]:
-    servers = [socket.create_server((host, 0)) for _ in range(count)]
+    servers = [_server(host, 0) for _ in range(count)]
     try:
         return [server.getsockname()[1] for server in servers]
     finally:

@@ -79,7 +79,7 @@ def produced(address: str, values: list[bytes]) -> None:
 
 
 def consumed(address: str, count: int) -> list[bytes]:
-    """The committed records, when there are so many."""
+    """The committed records, when there are `count`."""
     consumer = Consumer(
         {
             "bootstrap.servers": address,

@@ -79,3 +79,19 @@ def test_no_start_has_the_number_of_another_one(tmp_path: Path) -> None:
     assert read_start(tmp_path) == 2
     (tmp_path / CORE_STARTS).with_suffix(".tmp").write_text("garbage")  # a crash came before the rename
     assert next_start(tmp_path) == 3
+
+
+@pytest.mark.parametrize(("host", "bound"), [("[::1]", "::1"), ("", "127.0.0.1"), ("localhost", None)])
+def test_the_pages_are_served_at_the_address_of_the_settings(tmp_path: Path, host: str, bound: str | None) -> None:
+    """`metrics.listen` may name an IPv6 address, and without a host it is the loopback, as on one core."""
+    layout = prepared(config_in(tmp_path, metrics_listen=f"{host}:0"), 2)
+    assert layout.pages_socket is not None
+    found = layout.pages_socket.getsockname()[0]
+    layout.close()
+    assert bound is None or found == bound
+
+
+def test_free_ports_of_an_ipv6_address(tmp_path: Path) -> None:
+    layout = prepared(config_in(tmp_path, listeners=["PLAINTEXT://[::1]:0"]), 2)
+    assert all(one.client_listeners[0].port for one in layout.configs)
+    layout.close()
