@@ -1,0 +1,53 @@
+"""Settings and levels of loggers of one core of several (rows D2, KIP-412, KIP-590)."""
+
+from pathlib import Path
+from typing import Any
+
+from fencepost.protocol.admin_enums import ConfigOperation, ConfigResourceType
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import api32_describe_configs as api32
+from fencepost.protocol.messages import api44_incremental_alter_configs as api44
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.cores_broker import wire_to
+from tests.kit.waiting import until
+from tests.kit.wire import Wire
+
+DESCRIBE_CONFIGS, ALTER_CONFIGS = 32, 44
+BACKOFF = "log.cleaner.backoff.ms"
+TOPIC, BROKER, LOGGER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER
+
+
+def changed(kind: ConfigResourceType, name: str, setting: str, value: str) -> Any:
+    config = api44.AlterableConfig(name=setting, config_operation=ConfigOperation.SET, value=value)
+    return api44.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
+
+
+def value_of(wire: Wire, kind: ConfigResourceType, name: str, setting: str) -> str | None:
+    resource = api32.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[setting])
+    [result] = wire.call(DESCRIBE_CONFIGS, 4, api32.DescribeConfigsRequest(resources=[resource])).results
+    return next((entry.value for entry in result.configs), None)
+
+
+def test_each_core_changes_its_own_settings_and_no_other_ones(tmp_path: Path) -> None:
+    """ConfigAdminManager.preprocess: the broker that was asked checks the id and sets the levels of its loggers. The
+    rest goes to the controller. So kafka-reassign-partitions.sh --verify asks each broker for its own throttles.
+    """
+    name = "fencepost.broker.node"
+    with BrokerProcess(tmp_path, cores=2) as broker, wire_to(broker, 1) as wire, wire_to(broker, 0) as first:
+        wire.create_topic("t", 1)
+        resources = [
+            changed(BROKER, "2", BACKOFF, "15002"),
+            changed(LOGGER, "2", name, "ERROR"),
+            changed(BROKER, "1", BACKOFF, "15001"),
+            changed(LOGGER, "1", name, "ERROR"),
+            changed(TOPIC, "t", "retention.ms", "77"),
+        ]
+        answer = wire.call(ALTER_CONFIGS, 1, api44.IncrementalAlterConfigsRequest(resources=resources))
+        found = [(one.resource_name, one.error_code) for one in answer.responses]
+        refused = ErrorCode.INVALID_REQUEST
+        assert found == [("2", 0), ("2", 0), ("1", refused), ("1", refused), ("t", 0)]
+        until(lambda: value_of(wire, BROKER, "2", BACKOFF), lambda value: value == "15002")
+        until(lambda: value_of(wire, TOPIC, "t", "retention.ms"), lambda value: value == "77")
+        assert value_of(wire, LOGGER, "2", name) == "ERROR"
+        assert value_of(first, LOGGER, "1", name) != "ERROR"
+        assert value_of(first, BROKER, "1", BACKOFF) == "15000"
