@@ -1,4 +1,4 @@
-"""Settings and levels of loggers of one core of several (rows D2, KIP-412, KIP-590)."""
+"""What is of one core of several: settings and levels of loggers (rows D2, KIP-412, KIP-590), log directories (D8)."""
 
 from pathlib import Path
 from typing import Any
@@ -6,13 +6,14 @@ from typing import Any
 from fencepost.protocol.admin_enums import ConfigOperation, ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api32_describe_configs as api32
+from fencepost.protocol.messages import api35_describe_log_dirs as api35
 from fencepost.protocol.messages import api44_incremental_alter_configs as api44
 from tests.kit.broker_process import BrokerProcess
-from tests.kit.cores_broker import wire_to
+from tests.kit.cores_broker import Cores, wire_to
 from tests.kit.waiting import until
 from tests.kit.wire import Wire
 
-DESCRIBE_CONFIGS, ALTER_CONFIGS = 32, 44
+DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, ALTER_CONFIGS = 32, 35, 44
 BACKOFF = "log.cleaner.backoff.ms"
 TOPIC, BROKER, LOGGER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER
 
@@ -51,3 +52,16 @@ def test_each_core_changes_its_own_settings_and_no_other_ones(tmp_path: Path) ->
         assert value_of(wire, LOGGER, "2", name) == "ERROR"
         assert value_of(first, LOGGER, "1", name) != "ERROR"
         assert value_of(first, BROKER, "1", BACKOFF) == "15000"
+
+
+def test_each_core_describes_the_partitions_that_it_leads(tmp_path: Path) -> None:
+    """ReplicaManager.describeLogDirs: a broker has the sizes of its own replicas."""
+    with BrokerProcess(tmp_path, cores=2) as broker:
+        leaders = Cores(broker).create("t", 3)
+        for core in range(2):
+            with wire_to(broker, core) as wire:
+                [directory] = wire.call(DESCRIBE_LOG_DIRS, 4, api35.DescribeLogDirsRequest(topics=None)).results
+            found = [
+                part.partition_index for topic in directory.topics if topic.name == "t" for part in topic.partitions
+            ]
+            assert found == [number for number, leader in enumerate(leaders) if leader == core]
