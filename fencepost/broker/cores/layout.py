@@ -257,7 +257,7 @@ def _advertised(config: BrokerConfig) -> dict[str, Endpoint]:
 
 
 def _first_free_port(held: ExitStack, host: str, count: int) -> int:
-    """The first of so many free ports that follow one another, which nobody gets while they are held."""
+    """The first of `count` free ports that follow one another. They stay taken until `held` is closed."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for _ in range(_TRIES):
         with ExitStack() as taken, suppress(OSError, OverflowError):
