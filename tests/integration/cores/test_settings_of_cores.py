@@ -6,6 +6,7 @@ from typing import Any
 from fencepost.protocol.admin_enums import ConfigOperation, ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api32_describe_configs as api32
+from fencepost.protocol.messages import api34_alter_replica_log_dirs as api34
 from fencepost.protocol.messages import api35_describe_log_dirs as api35
 from fencepost.protocol.messages import api44_incremental_alter_configs as api44
 from tests.kit.broker_process import BrokerProcess
@@ -13,7 +14,7 @@ from tests.kit.cores_broker import Cores, wire_to
 from tests.kit.waiting import until
 from tests.kit.wire import Wire
 
-DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, ALTER_CONFIGS = 32, 35, 44
+DESCRIBE_CONFIGS, ALTER_LOG_DIRS, DESCRIBE_LOG_DIRS, ALTER_CONFIGS = 32, 34, 35, 44
 BACKOFF = "log.cleaner.backoff.ms"
 TOPIC, BROKER, LOGGER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER
 
@@ -54,14 +55,21 @@ def test_each_core_changes_its_own_settings_and_no_other_ones(tmp_path: Path) ->
         assert value_of(first, BROKER, "1", BACKOFF) == "15000"
 
 
-def test_each_core_describes_the_partitions_that_it_leads(tmp_path: Path) -> None:
-    """ReplicaManager.describeLogDirs: a broker has the sizes of its own replicas."""
+def test_each_core_has_the_log_directory_of_the_partitions_that_it_leads(tmp_path: Path) -> None:
+    """ReplicaManager.describeLogDirs and alterReplicaLogDirs: a broker has its own replicas alone."""
     with BrokerProcess(tmp_path, cores=2) as broker:
         leaders = Cores(broker).create("t", 3)
         for core in range(2):
             with wire_to(broker, core) as wire:
                 [directory] = wire.call(DESCRIBE_LOG_DIRS, 4, api35.DescribeLogDirsRequest(topics=None)).results
+                topic = api34.AlterReplicaLogDirTopic(name="t", partitions=[0, 1, 2])
+                move = api34.AlterReplicaLogDir(path=directory.log_dir, topics=[topic])
+                [moved] = wire.call(ALTER_LOG_DIRS, 2, api34.AlterReplicaLogDirsRequest(dirs=[move])).results
             found = [
                 part.partition_index for topic in directory.topics if topic.name == "t" for part in topic.partitions
             ]
             assert found == [number for number, leader in enumerate(leaders) if leader == core]
+            codes = [part.error_code for part in moved.partitions]
+            assert codes == [
+                ErrorCode.NONE if leader == core else ErrorCode.NOT_LEADER_OR_FOLLOWER for leader in leaders
+            ]
