@@ -35,7 +35,7 @@ class Partitions:
         if not self._place.leads:
             return None
         log = self._owned.get(tp)
-        if log is None and tp not in self._offline and self._leads(tp):
+        if log is None and tp not in self._offline and self.leads(tp):
             if self.opener is not None and self.opener.hurry(tp):
                 return None
             try:
@@ -50,7 +50,7 @@ class Partitions:
                 self._offline.add(tp)
         return log
 
-    def _leads(self, tp: TopicPartition) -> bool:
+    def leads(self, tp: TopicPartition) -> bool:
         """Whether the partition exists, and no other broker of the cluster leads it."""
         if not self._metadata.exists(tp):
             return False
@@ -75,7 +75,7 @@ class Partitions:
         """
         if not self._metadata.exists(tp):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        offline = tp in self._offline and self._place.leads and self._leads(tp)
+        offline = tp in self._offline and self._place.leads and self.leads(tp)
         return ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def is_offline(self, tp: TopicPartition) -> bool:

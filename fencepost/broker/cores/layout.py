@@ -8,7 +8,7 @@ import secrets
 import socket
 import struct
 import tempfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from fencepost.coordinator.metadata.delta import MetadataCorrupt
 
 SECRET_BYTES = 32
 _WAKES_AT_ONCE = 1 << 16
+_TRIES = 200
 BACKLOG = 128
 _OFFSET = struct.Struct("@q")
 """Aligned, so that no reader sees half of a new value."""
@@ -219,13 +220,14 @@ def next_start(root: Path) -> int:
 def _configs(config: BrokerConfig, cores: int, cluster_id: str) -> tuple[BrokerConfig, ...]:
     """Core K listens K ports above the configured ones, advertises K ports above, and has the node id K above."""
     assert config.data_directory is not None
-    listeners = [Listener(one.name, one.host, one.port) for one in config.client_listeners]
-    free = {one.name: _free_ports(one.host, cores) for one in listeners if not one.port}
+    with ExitStack() as held:
+        listeners = [
+            Listener(one.name, one.host, one.port or _first_free_port(held, one.host, cores))
+            for one in config.client_listeners
+        ]
     found = []
     for number in range(cores):
-        own = tuple(
-            str(one._replace(port=one.port + number if one.port else free[one.name][number])) for one in listeners
-        )
+        own = tuple(str(one._replace(port=one.port + number)) for one in listeners)
         advertised = tuple(
             str(one.advertised._replace(port=one.advertised.port + number))
             for one in config.client_listeners
@@ -261,10 +263,13 @@ def _advertised(config: BrokerConfig) -> dict[str, Endpoint]:
     }
 
 
-def _free_ports(host: str, count: int) -> list[int]:
-    servers = [_server(host, 0) for _ in range(count)]
-    try:
-        return [server.getsockname()[1] for server in servers]
-    finally:
-        for server in servers:
-            server.close()
+def _first_free_port(held: ExitStack, host: str, count: int) -> int:
+    """The first of `count` free ports that follow one another; no other program gets them while they are held."""
+    for _ in range(_TRIES):
+        with ExitStack() as taken, suppress(OSError, OverflowError):
+            port: int = taken.enter_context(_server(host, 0)).getsockname()[1]
+            for number in range(1, count):
+                taken.enter_context(_server(host, port + number))
+            held.push(taken.pop_all())
+            return port
+    raise OSError(f"no {count} free ports follow one another on {host or 'any address'}: name the first one")

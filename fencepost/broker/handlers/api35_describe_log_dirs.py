@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 async def handle(node: Broker, request: DescribeLogDirsRequest, context: RequestContext) -> Response:
-    """Describe the one directory. `topics` null selects every partition; unknown partitions are left out.
+    """Describe the one directory. `topics` null selects every partition. Those that it does not lead are left out.
 
     If the size of a log cannot be read, the directory's error is KAFKA_STORAGE_ERROR, as in Kafka.
     """
@@ -49,7 +49,7 @@ async def handle(node: Broker, request: DescribeLogDirsRequest, context: Request
     for count, tp in enumerate(wanted):
         if count % PARTITIONS_PER_CHECKPOINT == PARTITIONS_PER_CHECKPOINT - 1:
             await trio.lowlevel.checkpoint()  # reading the size of a log that is not open blocks on the disk
-        if node.is_offline(tp) or not node.metadata.exists(tp):
+        if node.is_offline(tp) or not node.partitions.leads(tp):
             continue
         try:
             size_bytes = node.logs.size_bytes(tp)

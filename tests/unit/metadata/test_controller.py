@@ -270,8 +270,8 @@ def test_incremental_edits(change: ConfigEdits, records: list[tuple[str, str | N
         (edit("retention.ms", ConfigOperation.SET, "1", "gone"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (edit("retention.ms", ConfigOperation.SET, "1", "a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (edit("x", ConfigOperation.SET, "1", "z", 99), ErrorCode.INVALID_REQUEST),
-        (edit("log.retention.ms", ConfigOperation.SET, "1", "2", 4), ErrorCode.INVALID_REQUEST),
-        (edit("log.retention.ms", ConfigOperation.SET, "1", "one", 4), ErrorCode.INVALID_REQUEST),
+        (edit("log.retention.ms", ConfigOperation.SET, "1", "2", 4), ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (edit("log.retention.ms", ConfigOperation.SET, "1", "one", 4), ErrorCode.BROKER_ID_NOT_REGISTERED),
         (edit("log.retention.ms", ConfigOperation.SET, "x", "1", 4), ErrorCode.INVALID_REQUEST),
         (edit("node.id", ConfigOperation.SET, "7", "1", 4), ErrorCode.INVALID_REQUEST),
         (edit("node.id", ConfigOperation.DELETE, None, "1", 4), ErrorCode.INVALID_REQUEST),
@@ -280,6 +280,7 @@ def test_incremental_edits(change: ConfigEdits, records: list[tuple[str, str | N
     ],
 )
 def test_edits_are_checked(change: ConfigEdits, code: ErrorCode) -> None:
+    """Row D2; Kafka's QuorumController.ConfigResourceExistenceChecker for brokers, of which each checks its own id."""
     decision = CONFIGS.alter(FULL, [change])
     assert decision.reply[0].code is code
     assert bool(decision.log) == (code is ErrorCode.NONE)

@@ -45,11 +45,16 @@ def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
 
 
 def test_free_ports_are_chosen_before_the_start(tmp_path: Path) -> None:
-    """Each core has to know the addresses of the others."""
-    layout = prepared(config_in(tmp_path, listeners=["PLAINTEXT://127.0.0.1:0"]), 3)
-    ports = {one.client_listeners[0].port for one in layout.configs}
+    """Each core has to know the addresses of the others, and a restart names the first port alone."""
+    listeners = {"listeners": ["A://127.0.0.1:0", "B://[::1]:0"], "inter_broker_listener_name": "A"}
+    names = {"listener_security_protocol_map": "A:PLAINTEXT,B:PLAINTEXT"}
+    layout = prepared(config_in(tmp_path, **listeners, **names), 3)
+    ports = [[listener.port for listener in one.client_listeners] for one in layout.configs]
     layout.close()
-    assert len(ports - {0}) == 3
+    first, other = ports[0]
+    assert first
+    assert other
+    assert ports == [[first + number, other + number] for number in range(3)]
 
 
 def test_clients_reach_the_other_cores_at_their_advertised_addresses(layout: Layout) -> None:
