@@ -7,6 +7,8 @@ partitions for a client of TV2.
 
 from collections.abc import Iterable, Mapping
 
+import trio
+
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply, reply_with
 from fencepost.broker.ports import Broker
@@ -22,6 +24,7 @@ from fencepost.protocol.messages.api24_add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
 )
 from fencepost.protocol.topics import TopicPartition
 
@@ -75,9 +78,10 @@ def _response(
 async def _handle_batch(
     node: Broker, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
-    """Process the transactions one after another."""
-    results = []
-    for transaction in request.transactions:
+    """Process the transactions together, so that they share a round of flushes."""
+    results: dict[int, AddPartitionsToTxnResult] = {}
+
+    async def add(number: int, transaction: AddPartitionsToTxnTransaction) -> None:
         codes = await node.transactions.add_partitions(
             transaction.transactional_id,
             transaction.producer_id,
@@ -87,13 +91,15 @@ async def _handle_batch(
             verify_only=transaction.verify_only,
             caller=context,
         )
-        results.append(
-            AddPartitionsToTxnResult(
-                transactional_id=transaction.transactional_id,
-                topic_results=_results(transaction.topics, codes, context),
-            )
+        results[number] = AddPartitionsToTxnResult(
+            transactional_id=transaction.transactional_id,
+            topic_results=_results(transaction.topics, codes, context),
         )
-    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+    async with trio.open_nursery() as nursery:
+        for number, transaction in enumerate(request.transactions):
+            nursery.start_soon(add, number, transaction)
+    return AddPartitionsToTxnResponse(results_by_transaction=[results[number] for number in sorted(results)])
 
 
 def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
