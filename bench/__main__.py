@@ -41,7 +41,11 @@ def parse_options() -> argparse.Namespace:
     )
     parser.add_argument("--objects", metavar="file:///DIRECTORY", help="where that cluster keeps its records")
     parser.add_argument(
-        "--cores", type=int, default=0, help="measure a broker on so many cores beside that on one, by cases of its own"
+        "--cores",
+        type=int,
+        default=0,
+        metavar="N",
+        help="measure a broker on N cores beside that on one, by cases of its own",
     )
     parser.add_argument("--all-cases", action="store_true", help="all cases with fsync and in the cluster, too")
     return parser.parse_args()

@@ -73,7 +73,7 @@ class Client(Protocol):
 
 
 def drive(clients: Sequence[Client], rounds: int) -> float:
-    """Let all clients do so many rounds together, each one after the other; returns the seconds.
+    """Let all clients do `rounds` together, each one after the other; returns the seconds.
 
     Raises TimeoutError when nothing comes for half a minute.
     """
@@ -148,7 +148,7 @@ def produce_frame(topic: str, parts: dict[int, bytes], transactional_id: str | N
 
 
 def producer(address: str, topic: str, partition: int, size_bytes: int, count: int) -> Repeated:
-    """Sends a batch of so many records of so many bytes."""
+    """Sends a batch of `count` records of `size_bytes`."""
     batch = bytes(build_batch([(int(time.time() * 1000), None, bytes(size_bytes), ())] * count))
     error_at = 4 + 1 + 1 + 1 + len(topic) + 1 + 4  # ids and tags, topics, name, partitions, partition
     return Repeated(
@@ -263,7 +263,7 @@ class Transactor:
 def _measured(
     target: Target, clients: Sequence[Client], rounds: int, unit: str, per_round: float = 1
 ) -> tuple[dict[str, float], float]:
-    """What one of `unit` cost, of which a round has so many, and the seconds of all rounds."""
+    """What one of `unit` cost, of which a round has `per_round`, and the seconds of all rounds."""
     before, own = target.cpu_seconds(), time.process_time()
     elapsed = drive(clients, rounds)
     own, after = time.process_time() - own, target.cpu_seconds()
