@@ -37,7 +37,10 @@ def count_cores(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not int(text):
         raise click.BadParameter(f"{text!r} is neither a number of cores nor auto", param_hint="--cores")
     if int(text) > 1 and not hasattr(os, "fork"):
-        raise click.BadParameter("several cores need a system that can fork processes", param_hint="--cores")
+        raise click.BadParameter(
+            "several cores need a system that can fork processes, which Windows cannot: start without --cores",
+            param_hint="--cores",
+        )
     return int(text)
 
 

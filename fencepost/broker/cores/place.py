@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from functools import partial
+from functools import cache, partial
 
 import trio
 
@@ -39,7 +39,7 @@ class Core(AmongPeers, Placed):
         self._controller = layout.configs[0].node_id
         logins = PeerLogins(layout.secret)
         self.mechanisms = {FENCEPOST_CLUSTER: Mechanism(logins.new_exchange, advertised=False)}
-        self.links = PeerLinks(f"core-{number}", self._route, logins)
+        self.links = PeerLinks(f"core-{number}", cache(self._route), logins)
         self.peers = layout.peers_of(config.node_id)
         self.follower = MetadataFollower(self, self._follow, partial(layout.metadata_written, number))
         self.followed_metadata = None if self.is_controller else FollowedMetadata(layout)
