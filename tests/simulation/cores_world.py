@@ -13,7 +13,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from random import Random
@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple
 import trio
 
 from fencepost.broker.cores import place
+from fencepost.broker.node import Node
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.headers import read_request_header
@@ -31,7 +32,7 @@ from fencepost.protocol.messages.api27_write_txn_markers import WriteTxnMarkersR
 from fencepost.protocol.registry import API_BY_KEY
 from tests.kit.determinism import ends_within, nap, run_seeded
 from tests.kit.disk_nodes import everything, nothing, sampled
-from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED
+from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, Place
 from tests.kit.sim_broker import filter_of
 from tests.kit.sim_cores import SimCore, SimCores, register_cores
 from tests.kit.sim_network import Fate, Request, SimNetwork
@@ -165,7 +166,8 @@ class CoresWorld(WholeWorld):
         super().__init__(seed)
         random = self.fork()
         self.count = random.choice((2, 3, 3))
-        self.plan = dataclasses.replace(self.plan, own_client=False, own_copier=False, events=())
+        versions = tuple(random.choice((2, 1)) for _ in self.plan.versions)
+        self.plan = dataclasses.replace(self.plan, versions=versions, own_client=False, own_copier=False, events=())
         self.blows = [_blow(random, self.plan.seconds, self.count) for _ in range(random.choice((1, 2, 3, 5)))]
         self.cores = SimCores(
             {
@@ -218,14 +220,13 @@ class CoresWorld(WholeWorld):
     def end_answered(self, request: EndTxnRequest) -> None:
         """EndTxn is answered when its markers are durable and visible, within the client's patience (decision 0005)."""
         for node in self.cores.nodes:
-            for log in node.logs.logs():
-                entry = log.producers.get(request.producer_id)
-                is_open = entry is not None and entry.txn_first_offset >= 0 and entry.epoch <= request.producer_epoch
-                if is_open and (log.tp.topic, log.tp.partition) in self._everywhere:
-                    self.outcome.broken.append(
-                        f"EndTxn of {request.transactional_id} ({request.producer_id}, {request.producer_epoch}) is"
-                        f" answered, and {log.tp} waits for its marker"
-                    )
+            epoch = _open_producers(node, self._everywhere).get(request.producer_id, request.producer_epoch + 1)
+            if epoch <= request.producer_epoch:
+                identity = request.producer_id, request.producer_epoch
+                self.outcome.broken.append(
+                    f"EndTxn of {request.transactional_id} {identity} is answered, and a log of core"
+                    f" {node.place.node_id - 1} waits for its marker"
+                )
 
     @property
     def _everywhere(self) -> list[tuple[str, int]]:
@@ -388,11 +389,19 @@ class CoresWorld(WholeWorld):
             self._die(core)
 
     async def _deliver_late(self, request: Request, sender: SimCore, receiver: int, event: Event) -> None:
-        """An older life's request arrives when the next life has the id (KAFKA-17754 is of this class)."""
-        life = sender.lives
+        """An older life's request arrives in the producer's next transaction, if one begins soon (as in KAFKA-17754)."""
+        life, core, was_closed = sender.lives, self.cores.members[receiver], False
         while sender.node is None or sender.lives == life:
             await nap(0.01)
-        await self.cores.members[receiver].inner._send_copy(request, event.amount / 4)
+        ids = {marker.producer_id for marker in _markers(request).markers}
+        with trio.move_on_after(2 * event.amount):
+            while not self.weather.calm:
+                is_open = core.node is not None and not ids.isdisjoint(_open_producers(core.node, self._everywhere))
+                if is_open and was_closed:
+                    break
+                was_closed |= core.node is not None and not is_open
+                await nap(0.002)
+        await core.inner._send_copy(request, 0.0)
 
     # The end
 
@@ -427,6 +436,17 @@ class CoresWorld(WholeWorld):
         for core in cores.members:
             assert await core.start(), core.failure
         await nap(1.0)  # coordinators load
+
+
+def _open_producers(node: Node, places: Collection[Place]) -> dict[int, int]:
+    """The producers with an open transaction in one of these partitions of a broker, with their epochs there."""
+    return {
+        entry.producer_id: entry.epoch
+        for log in node.logs.logs()
+        if (log.tp.topic, log.tp.partition) in places
+        for entry in log.producers.entries()
+        if entry.txn_first_offset >= 0
+    }
 
 
 @contextmanager
