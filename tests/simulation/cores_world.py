@@ -169,6 +169,10 @@ class CoresWorld(WholeWorld):
         versions = tuple(random.choice((2, 1)) for _ in self.plan.versions)
         self.plan = dataclasses.replace(self.plan, versions=versions, own_client=False, own_copier=False, events=())
         self.blows = [_blow(random, self.plan.seconds, self.count) for _ in range(random.choice((1, 2, 3, 5)))]
+        if seed % 4 == 3:  # late markers of TV1, which only the coordinator's epoch keeps out
+            self.plan = dataclasses.replace(self.plan, versions=(1,) * len(versions), partitions=1, transactions=20)
+            self.places = [("in", 0), ("side", 0)]
+            self.blows = [one._replace(kind="sender dies, marker late") for one in 2 * self.blows]
         self.cores = SimCores(
             {
                 **self._write_threads(),
