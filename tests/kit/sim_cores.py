@@ -1,10 +1,8 @@
 """Cores of one machine in this process: the real `Core` of each, over a simulated disk and network of its own."""
 
 import dataclasses
-import math
 import mmap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from random import Random
 from typing import Any
 
 import trio
@@ -37,7 +35,6 @@ from tests.kit.sim_flush import SimFlushes
 from tests.kit.sim_network import SimNetwork, exchange
 
 FIRST_NODE_ID, FIRST_PORT = 1, 9092
-CONNECTS_AGAIN_SECONDS = 0.02
 
 
 class SimLayout(Layout):
@@ -171,7 +168,8 @@ class SimCore(SimBroker):
     async def start(self) -> bool:
         alive = await super().start()
         if alive:
-            assert self.node is not None and self.node.server is not None
+            assert self.node is not None
+            assert self.node.server is not None
             self.inner.attach(_ForCores(self.node.server))  # type: ignore[arg-type]
         return alive
 
@@ -243,14 +241,6 @@ class SimCores:
     def nodes(self) -> list[Node]:
         """The brokers that can be reached."""
         return [one.node for one in self.members if one.node is not None]
-
-    async def all_up(self, limit_seconds: float = math.inf) -> bool:
-        """Return when all can be reached; False if that takes too long."""
-        with trio.move_on_after(limit_seconds):
-            while len(self.nodes) < len(self.members):
-                await trio.sleep(CONNECTS_AGAIN_SECONDS)
-            return True
-        return False
 
     def close(self) -> None:
         self.layout.close()

@@ -1,6 +1,7 @@
 """Markers between cores: the model holds for both transaction protocols, and TLC refutes it without any of its rules.
 
-KIP-98 (markers after a durable decision, fenced by the coordinator's epoch) and KIP-890 (each transaction has an epoch).
+KIP-98: markers follow a durable decision, and the coordinator's epoch fences them.
+KIP-890: each transaction has an epoch of its own.
 """
 
 from pathlib import Path

@@ -96,8 +96,8 @@ def epochs_ahead(node: Node, others: Sequence[Node] = ()) -> list[str]:
         if not isinstance(state, Dead)
     }
     found = []
-    for one, tp in [(one, tp) for one in (node, *others) for tp in sorted(one.logs.partitions())]:
-        log = one.partition(tp)
+    for broker, tp in [(one, tp) for one in (node, *others) for tp in sorted(one.logs.partitions())]:
+        log = broker.partition(tp)
         for entry in () if log is None else log.producers.entries():
             name, epoch = known.get(entry.producer_id, ("", entry.epoch))
             if entry.epoch > epoch:
