@@ -45,9 +45,11 @@ class AskedTogether(Generic[QuestionT, AnswerT]):
             try:
                 await one.woken.wait()
             except trio.Cancelled:
+                one.failure = PeerUnavailable("nothing waits for the answer any more")
                 if one in self._waiting:
                     self._waiting.remove(one)
-                one.failure = PeerUnavailable("nothing waits for the answer any more")
+                    if one.woken.is_set():  # at the same moment: it was its turn
+                        self._wake_next()
                 raise
         if not one.is_over:
             await self._send_all()
@@ -71,8 +73,12 @@ class AskedTogether(Generic[QuestionT, AnswerT]):
             sent = []
             raise
         finally:
-            self._is_sending = bool(self._waiting)
             for each in sent:
                 each.woken.set()
-            if self._waiting:
-                self._waiting[0].woken.set()
+            self._wake_next()
+
+    def _wake_next(self) -> None:
+        """Have the first of those that wait send for all of them."""
+        self._is_sending = bool(self._waiting)
+        if self._waiting:
+            self._waiting[0].woken.set()
