@@ -27,7 +27,7 @@ FLOOD_BYTES = 2 << 30
 FLOOD_SECONDS = 0.5
 PAUSE_SECONDS = 0.005
 SETTLED_SECONDS = 12.0
-"""After a core has lived so long, its next start is put off for the shortest time."""
+"""After a life of this length, the next start of a core is put off for the shortest time."""
 
 
 def flood_and_kill(broker: OwnBroker, address: str, partitions: Sequence[int]) -> None:

@@ -112,7 +112,7 @@ def markers_in(request: Request) -> WriteTxnMarkersRequest:
 
 
 def blow(random: Random, seconds: float, cores: int) -> Event:
-    """A blow to one of so many cores, within these seconds."""
+    """A blow to one of the cores, within these seconds."""
     return Event(
         at_seconds=random.uniform(0.1, seconds),
         kind=random.choice(KINDS),
