@@ -74,7 +74,21 @@ def placement_records(
             isr=(leader,),
             leader=leader,
             replicas=(leader,),
+            adding_replicas=() if image.topics_by_name[tp.topic].assignment[tp.partition].adding_replicas else None,
+            removing_replicas=() if image.topics_by_name[tp.topic].assignment[tp.partition].removing_replicas else None,
         )
         for tp, leader in moved.items()
     ]
-    return [*changes, *gone]
+    return [*changes, *_given_up(image, node_ids, moved), *gone]
+
+
+def _given_up(
+    image: MetadataImage, node_ids: Sequence[int], moved: Mapping[TopicPartition, int]
+) -> list[PartitionChangeRecord]:
+    """The ends of reassignments that were under way to brokers that are gone: those that lead do so on."""
+    return [
+        PartitionChangeRecord(number, topic.topic_id, replicas=(one.leader,), adding_replicas=(), removing_replicas=())
+        for topic in image.topics_by_name.values()
+        for number, one in enumerate(topic.assignment)
+        if not set(one.adding_replicas) <= set(node_ids) and TopicPartition(topic.name, number) not in moved
+    ]
