@@ -61,18 +61,18 @@ def _decide(
             return Outcome(ErrorCode.UNKNOWN_TOPIC_ID)
         if not now.adding_replicas or now.partition_epoch != wanted.partition_epoch:
             return Outcome(ErrorCode.INVALID_UPDATE_VERSION)
-        return _changed(number, topic.topic_id, now, now.adding_replicas, leader=now.adding_replicas[0])
+        return assigned(number, topic.topic_id, now, now.adding_replicas, leader=now.adding_replicas[0])
     if wanted.replicas is None:
         if not now.adding_replicas:
             return Outcome(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-        return _changed(number, topic.topic_id, now, (now.leader,))
+        return assigned(number, topic.topic_id, now, (now.leader,))
     problem = replicas_problem(wanted.replicas, brokers)
     if problem is not None or wanted.replicas == (now.adding_replicas or now.replicas):
         return problem or DONE
-    return _changed(number, topic.topic_id, now, wanted.replicas)
+    return assigned(number, topic.topic_id, now, wanted.replicas)
 
 
-def _changed(
+def assigned(
     number: int, topic_id: bytes, now: PartitionImage, target: tuple[int, ...], leader: int | None = None
 ) -> PartitionChangeRecord:
     """The replicas are those of `target`, and until one of these leads also the leader (PartitionReassignmentReplicas).
