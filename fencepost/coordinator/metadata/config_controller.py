@@ -1,7 +1,7 @@
 """Decides on changes of configurations: replaced (AlterConfigs) or edited (IncrementalAlterConfigs). Pure."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.metadata.commands import DONE, ConfigEdit, ConfigEdits, Outcome
@@ -78,7 +78,7 @@ class ConfigController:
                     return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
                 return ConfigResource(ConfigResourceType.TOPIC, name)
             case ConfigResourceType.BROKER:
-                wrong = broker_name_problem(name, self._facts.node_id)
+                wrong = broker_name_problem(name, self._facts.node_id, self._facts.brokers)
                 return wrong or ConfigResource(ConfigResourceType.BROKER, name)
             case ConfigResourceType.GROUP:
                 if not name:
@@ -128,9 +128,9 @@ class ConfigController:
         return None if problem is None else Outcome(code, problem)
 
 
-def broker_name_problem(name: str, node_id: int) -> Outcome | None:
-    """Why a broker resource's name is invalid, or None: it is empty (all brokers) or this broker's id."""
-    if not name or name == str(node_id):
+def broker_name_problem(name: str, node_id: int, brokers: Collection[int] = ()) -> Outcome | None:
+    """Why a broker resource's name is invalid, or None: it is empty (all brokers), or one of these ids."""
+    if not name or name in map(str, (node_id, *brokers)):
         return None
     if not (name.isascii() and name.lstrip("-").isdigit()):
         return Outcome(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
