@@ -64,7 +64,7 @@ def hand_over(log: PartitionLog, own: FileStore, cleaned_to: int | None, to: Fil
 
     Raises OSError: then it is where it was.
     """
-    if not log.store.sizes():  # never written: what has no directory could not be told from what is lost
+    if not log.store.sizes():  # never written: without a directory it would look like a lost one
         log.store.replace(PARTITION_METADATA, encode_partition_metadata(log.topic_id), whole=True)
     log.close()
     offsets = {RECOVERY_POINTS: log.recovery_point, LOG_STARTS: log.log_start_offset}

@@ -35,7 +35,7 @@ QUIET_SECONDS = 2.0
 """How long a hidden log may be busy, before it is led again and the move is tried later."""
 RETRY_SECONDS = 0.05
 PAUSE_SECONDS = 5.0
-"""How long a log stays where it is that could not be handed over."""
+"""How long a log is led before the next try, if it could not be handed over."""
 
 logger = logging.getLogger(__name__)
 
@@ -176,18 +176,21 @@ class LiveMoves:
         log = None if target is None or node.is_offline(tp) else node.partition(tp)
         if log is None or target is None or self._is_busy(log) or not await self._others.is_up(target):
             return
+        if not log.writable:
+            return
         self._hide(log, f"{tp} moves to broker {target}")
-        if await self._is_quiet(log) and self._target(self._now(tp, topic_id)) == target and not log.disowned:
+        self._not_before[tp] = trio.current_time() + PAUSE_SECONDS
+        if await self._is_quiet(log) and self._target(self._now(tp, topic_id)) == target and log.writable:
             # No other task runs from the last look at the log to its release.
             try:
                 hand_over(log, self._own, node.logs.kept.cleaned_to.get(tp), self._stores[target])
             except OSError as error:
-                self._not_before[tp] = trio.current_time() + PAUSE_SECONDS
                 logger.error("partition stays here, its log cannot be moved partition=%s cause=%s", tp, error)
                 if isinstance(error, FlushFailed):
                     node.flusher.lose(log, error)
             else:
                 self._handed[tp] = topic_id
+                del self._not_before[tp]
                 node.logs.release(tp, f"{tp} has moved to broker {target}")
                 node.logs.kept.forget(tp)
                 await trio.to_thread.run_sync(sync_names, self._stores[target], self._own)
@@ -229,9 +232,9 @@ class LiveMoves:
         )
 
     async def _lead_again(self, log: PartitionLog) -> None:
-        log.freeze(None)
         self._moving.discard(log.tp)
-        if not log.disowned:
+        if log.writable:
+            log.freeze(None)
             for runtime in self._coordinators(log.tp):
                 await runtime.load(log.tp.partition)
 

@@ -15,6 +15,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Assigned
 
+from fencepost.broker.cores.handed_logs import MOVED_OFFSETS, handed_name
+from fencepost.broker.log.storage.checkpoints import encode_offsets, load_topic_id
+from fencepost.broker.log.storage.files import FileStore
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import GROUP_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC, TopicPartition
@@ -316,3 +319,28 @@ def test_a_start_with_other_cores_ends_moves_that_were_under_way(cores: Cores, a
     with Client(broker.address) as kafka, kafka.consumer("left") as consumer:
         found = [record.value for batch in consumer.read_to_end() for record in batch]
     assert sorted(found) == sorted(b"%d" % number for number in range(60))
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_a_start_finds_a_log_that_was_handed_over_when_all_died(cores: Cores, after: int) -> None:
+    """Its leader by the metadata takes it, wherever it is, whatever the number of cores is now."""
+    broker = cores.broker
+    leaders = cores.create("handed", 3)
+    with Client(broker.address) as kafka, kafka.producer() as producer:
+        for number in range(30):
+            producer.send("handed", b"%d" % number, partition=number % 3)
+    broker.kill()
+    data = broker.data_dir
+    assert data is not None
+    places = [data, data / "cores" / "1", data / "cores" / "2"]
+    for number, core in enumerate(leaders):
+        tp = TopicPartition("handed", number)
+        files = FileStore(places[core]).child(str(tp))
+        files.replace(MOVED_OFFSETS, encode_offsets({}, exact=True))
+        (places[core] / str(tp)).rename(places[(core + 1) % 3] / handed_name(tp, load_topic_id(files)))
+    broker.cores = after
+    broker.start()
+    with Client(broker.address) as kafka, kafka.consumer("handed") as consumer:
+        found = [record.value for batch in consumer.read_to_end() for record in batch]
+    assert sorted(found) == sorted(b"%d" % number for number in range(30))
+    assert not list(data.rglob("*-moving"))
