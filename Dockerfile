@@ -1,6 +1,9 @@
 # Two images. The broker, without Java or Spark (the default):
 #   docker build -t fencepost .
 #   docker run -p 9092:9092 -v fencepost:/var/lib/fencepost -e FENCEPOST_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092 fencepost
+# On several cores (docs/cores.md) it needs a port for each:
+#   docker run -p 9092-9094:9092-9094 -v fencepost:/var/lib/fencepost -e FENCEPOST_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092 fencepost \
+#       serve --data /var/lib/fencepost/data --listen 0.0.0.0:9092 --metrics 0.0.0.0:9404 --cores 3
 # The broker image also serves a cluster (`--store`), as docker-compose.cluster.yml starts it.
 # And a Spark with the data source, for the job of docker-compose.yml:
 #   docker build --target spark -t fencepost-spark .

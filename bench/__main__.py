@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from bench import cases, memory
-from bench.cases import CASES, LARGE_CASES, Case
+from bench.cases import CASES, CORES_CASES, LARGE_CASES, Case
 from bench.report import Measured, circumstances, table, write
 from bench.target import ClusterBroker, OwnBroker, Target
 
@@ -40,6 +40,13 @@ def parse_options() -> argparse.Namespace:
         "--store", metavar="postgresql://...", help="measure a broker of a cluster on this database, too"
     )
     parser.add_argument("--objects", metavar="file:///DIRECTORY", help="where that cluster keeps its records")
+    parser.add_argument(
+        "--cores",
+        type=int,
+        default=0,
+        metavar="N",
+        help="measure a broker on N cores beside that on one, by cases of its own",
+    )
     parser.add_argument("--all-cases", action="store_true", help="all cases with fsync and in the cluster, too")
     return parser.parse_args()
 
@@ -95,7 +102,7 @@ def targets_of(options: argparse.Namespace, brokers: list[OwnBroker]) -> tuple[l
 def run_cases(options: argparse.Namespace, targets: list[Target]) -> list[Measured]:
     """Every case that was asked for, on everybody whom it concerns."""
     measured = []
-    for case in [*CASES, *(LARGE_CASES if options.large else [])]:
+    for case in CORES_CASES if options.cores else [*CASES, *(LARGE_CASES if options.large else [])]:
         if options.only in case.name:
             whom = [one for one in targets if one.durability == "os" or case.with_fsync or options.all_cases]
             measured += run_case(case, whom or targets, 1 if case.once else options.rounds, options.scale)
@@ -110,16 +117,21 @@ def main() -> int:
             OwnBroker(f"fencepost ({durability})", Path(directory), durability)
             for durability in options.durability.split(",")
         ]
+        alone = list(brokers)
+        for one in alone if options.cores else ():
+            brokers.append(OwnBroker(f"{one.name} on {options.cores} cores", Path(directory), one.durability))
+            brokers[-1].arguments = ["--cores", str(options.cores)]
         if options.store:
             brokers.append(ClusterBroker(Path(directory), options.store, options.objects))
         targets, pairs = targets_of(options, brokers)
+        pairs += [(f"{one.name} on {options.cores} cores", one.name) for one in alone]
         pairs += [("fencepost (cluster)", "fencepost (fsync)")] if options.store else []
         measured = run_start_ups(brokers) if options.only in "start-up" else []
         try:
             for broker in brokers:
                 broker.start()
             for target in targets:
-                cases.warm_up(target, options.scale)
+                cases.warm_up(target, options.scale, on_cores=options.cores > 0)
             measured += run_cases(options, targets)
         finally:
             for broker in brokers:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bench import workers
+from bench import cores, workers
 from bench.groups import GROUP_LESS_IS_BETTER, changes, heartbeats, rebalances
 from bench.members import ConsumerMember
 from bench.pour import TOPIC, create_topic, pour_in_process
@@ -19,6 +19,7 @@ from bench.workers import Job
 
 WARM_UP_REQUESTS = 300
 PARKING_SECONDS = 0.002
+CORES_WARM_UP_SHARE = 0.2
 Result = dict[str, float]
 """Metric -> value of one run."""
 
@@ -288,10 +289,24 @@ CASES = [
 ]
 LARGE_CASES = [Case("10 GB written", large(10 * 10**9), once=True)]
 """Only where asked for: each takes as much of the disk."""
+CORES_CASES = [
+    Case("bare fetch 1 KiB, 8 connections", cores.fetches(8000)),
+    Case("produce 1 KiB, 8 connections", cores.produces(12_000), fills_memory=True),
+    Case("acknowledgements, 32 connections, 100 B", cores.acknowledgements(100_000)),
+    Case("transactions over 8 partitions, 1 producer", cores.transactions(1000, 1)),
+    Case("transactions over 8 partitions, 32 producers", cores.transactions(4000, 32)),
+    Case("transactions of 1 partition, 32 producers", cores.transactions(8000, 32, 1)),
+    Case("memory after all this", memory, once=True),
+]
+"""In place of the others with `--cores`: each connection goes to the leader of its partition."""
 
 
-def warm_up(target: Target, scale: float) -> None:
+def warm_up(target: Target, scale: float, *, on_cores: bool = False) -> None:
     """A little of everything, unmeasured: what compiles or allocates on first use has then done so."""
+    if on_cores:
+        for case in CORES_CASES:
+            case.run(target, scale * CORES_WARM_UP_SHARE)
+        return
     for load in (
         produce(100, 8, 300_000),
         produce(1024, 8, 100_000, "lz4"),
@@ -307,9 +322,9 @@ def start_up(start: Callable[[], Target], stop: Callable[[], None]) -> Result:
     """From the start of the process to the first acknowledged record of a new topic."""
     started = time.perf_counter()
     target = start()
-    producer = RawProducer(target.address, "bench-start-up", 100)
-    while producer.produce() != 0:  # until the topic that the first request could not find has been made
-        workers.create_topic(target.address, "bench-start-up", 1)
+    workers.create_topic(target.address, "bench-start-up", 1)
+    producer = RawProducer(cores.leaders(target.address, "bench-start-up")[0], "bench-start-up", 100)
+    producer.begin()
     elapsed = time.perf_counter() - started
     producer.close()
     stop()

@@ -3,7 +3,7 @@
 import multiprocessing
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.headers import read_response_header, write_request_header
@@ -65,12 +65,12 @@ def create_topic(address: str, partitions: int, name: str = TOPIC) -> None:
     pipe.socket.close()
 
 
-def request_frames(partitions: int, request_bytes: int, value_bytes: int) -> list[bytes]:
-    """One produce request per partition: a batch of about `request_bytes`, acks=all."""
+def request_frames(partitions: Sequence[int], request_bytes: int, value_bytes: int) -> list[bytes]:
+    """One produce request for each partition: a batch of about `request_bytes`, acks=all."""
     count = max(1, request_bytes // (value_bytes + 12))
     batch = bytes(build_batch([(int(time.time() * 1000), None, bytes(value_bytes), ())] * count))
     frames = []
-    for partition in range(partitions):
+    for partition in partitions:
         data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=partition, records=batch)])
         request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[data])
         frames.append(framed(ApiKey.PRODUCE, PRODUCE_VERSION, request))
@@ -80,7 +80,7 @@ def request_frames(partitions: int, request_bytes: int, value_bytes: int) -> lis
 def pour(
     address: str,
     total_bytes: int,
-    partitions: int,
+    partitions: Sequence[int],
     request_bytes: int = REQUEST_BYTES,
     value_bytes: int = 1000,
     told: Callable[[int], None] | None = None,
@@ -91,7 +91,7 @@ def pour(
     count = max(1, total_bytes // len(frames[0]))
     answered = 0
     for number in range(count):
-        pipe.socket.sendall(frames[number % partitions])
+        pipe.socket.sendall(frames[number % len(frames)])
         if number - answered >= IN_FLIGHT - 1:
             _take(pipe)
             answered += 1
@@ -115,7 +115,7 @@ def pour_in_process(
     """As `pour`, from a process of its own; returns the seconds it took. Raises RuntimeError when it failed."""
     began = time.monotonic()
     process = multiprocessing.get_context("spawn").Process(
-        target=pour, args=(address, total_bytes, partitions, request_bytes, value_bytes)
+        target=pour, args=(address, total_bytes, range(partitions), request_bytes, value_bytes)
     )
     process.start()
     process.join()

@@ -52,15 +52,21 @@ class RawConnection:
             have += self._more(have)
         return view[LENGTH.size : size]
 
+    def answer_to(self, key: ApiKey, version: int, request: Any) -> Any:
+        """Send a request; the body of its answer."""
+        api = API_BY_KEY[key]
+        self.send(framed(api, version, request))
+        return decoded(api, version, self.receive())
+
     def _more(self, have: int) -> int:
         count = self._socket.recv_into(self._view[have:])
         if not count:
             raise ConnectionError("the broker closed the connection")
         return count
 
-    def register(self, selector: selectors.BaseSelector) -> None:
-        """Have `selector` say when an answer begins to arrive."""
-        selector.register(self._socket, selectors.EVENT_READ, self)
+    def register(self, selector: selectors.BaseSelector, data: object = None) -> None:
+        """Have `selector` say when an answer begins to arrive, with `data` or this connection."""
+        selector.register(self._socket, selectors.EVENT_READ, self if data is None else data)
 
     def close(self) -> None:
         """Close the connection."""
@@ -148,9 +154,9 @@ class RawFetcher(RawConnection):
         return came
 
 
-def produce_error(answer: memoryview) -> int:
+def produce_error(answer: memoryview, version: int = PRODUCE_VERSION) -> int:
     """The first error code, or 0, in the answer to a `RawProducer`'s request."""
-    value: Any = decoded(API_BY_KEY[ApiKey.PRODUCE], PRODUCE_VERSION, answer)
+    value: Any = decoded(API_BY_KEY[ApiKey.PRODUCE], version, answer)
     return next((int(part.error_code) for part in value.responses[0].partition_responses if part.error_code), 0)
 
 

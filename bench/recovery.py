@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 
 from bench.pour import (
     PRODUCE_VERSION,
@@ -59,7 +60,7 @@ def flood_and_kill(data: str, gib: float, partitions: int, durability: str, requ
 
     def run() -> None:
         try:
-            pour(address, 2 * wanted, partitions, request_bytes, told=told)
+            pour(address, 2 * wanted, range(partitions), request_bytes, told=told)
         except OSError:
             enough.set()  # the end of the broker is what this waits for
 
@@ -73,11 +74,11 @@ def flood_and_kill(data: str, gib: float, partitions: int, durability: str, requ
     return wanted / (1 << 20) / seconds
 
 
-def first_answers(address: str, partitions: int) -> None:
+def first_answers(address: str, partitions: Sequence[int]) -> None:
     """A fetch and a produce on every partition; raises where one is refused."""
     pipe = Pipe(address)
     frames = request_frames(partitions, 1000, 100)
-    for partition in range(partitions):
+    for partition, frame in zip(partitions, frames, strict=True):
         wanted = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 20)
         topics = [FetchTopic(topic=TOPIC, partitions=[wanted])]
         request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, isolation_level=0, topics=topics)
@@ -85,7 +86,7 @@ def first_answers(address: str, partitions: int) -> None:
         found = pipe.answer(ApiKey.FETCH, FETCH_VERSION).responses[0].partitions[0]  # type: ignore[attr-defined]
         assert not found.error_code, found
         assert found.records, f"partition {partition} is empty"
-        pipe.socket.sendall(frames[partition])
+        pipe.socket.sendall(frame)
         answer = pipe.answer(ApiKey.PRODUCE, PRODUCE_VERSION)
         assert not answer.responses[0].partition_responses[0].error_code  # type: ignore[attr-defined]
     pipe.socket.close()
@@ -98,7 +99,7 @@ def measure(folder: str, gib: float, partitions: int, durability: str, request_b
     broker, address, ready_seconds = start(data, durability)
     try:
         began = time.monotonic()
-        first_answers(address, partitions)
+        first_answers(address, range(partitions))
         answered_seconds = time.monotonic() - began
     finally:
         broker.kill()

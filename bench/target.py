@@ -29,13 +29,18 @@ class Target:
         return None if self.pid is None else sum(map(cpu_seconds_of, self._tree()))
 
     def rss_bytes(self) -> int | None:
-        """Resident memory of the whole process tree."""
-        return None if self.pid is None else sum(one.memory_info().rss for one in self._tree())
+        """Resident memory of the whole process tree; on Linux, what its processes share counts once."""
+        return None if self.pid is None else sum(map(_memory_of, self._tree()))
 
     def _tree(self) -> list[psutil.Process]:
         assert self.pid is not None
         root = psutil.Process(self.pid)
         return [root, *root.children(recursive=True)]
+
+
+def _memory_of(process: psutil.Process) -> int:
+    found = process.memory_full_info()
+    return int(getattr(found, "pss", found.rss))
 
 
 def cpu_seconds_of(process: psutil.Process) -> float:

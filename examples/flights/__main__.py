@@ -35,11 +35,14 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, default=Path(".demo"), help="made new; %(default)s by default")
     parser.add_argument("--loaders", type=int, default=4, help="producer processes; one is confluent-kafka")
     parser.add_argument("--transaction-rows", type=int, default=1000)
+    parser.add_argument("--cores", type=int, default=3, help="of the broker; %(default)s by default")
     parser.add_argument("--without-spark", action="store_true", help="compute with a plain consumer")
     parser.add_argument("--cluster", action="store_true", help="three brokers over PostgreSQL and an object store")
     options = parser.parse_args()
     if options.loaders < 2:
         parser.error("--loaders must be at least 2: one of them is confluent-kafka")
+    if options.cores < 2:
+        parser.error("--cores must be at least 2: one of them is killed while the others serve")
 
     screen = Screen()
     with_spark = not options.without_spark and java_version() >= JAVA_LEAST
@@ -47,7 +50,7 @@ def main() -> int:
         screen.tell(
             f"[bold yellow]No Java {JAVA_LEAST} or newer: the figures are computed without Spark.[/bold yellow]"
         )
-    setting = Setting(options.directory.resolve(), options.loaders, options.transaction_rows, with_spark)
+    setting = Setting(options.directory.resolve(), options.loaders, options.transaction_rows, with_spark, options.cores)
     try:
         show = Play(setting._replace(on_cluster=options.cluster), screen)
     except NoPostgres as error:

@@ -22,21 +22,14 @@ class ClusterBroker(Broker):
     """One broker of the cluster; a restart takes the same port."""
 
     def __init__(self, directory: Path, number: int, stores: list[str]) -> None:
-        super().__init__(directory, f"broker-{number}")
-        self._where = [
-            *stores,
-            "--set",
-            f"node.id={number}",
-            "--set",
-            f"cluster.lease.ms={LEASE_MS}",
-            "--set",
-            "cluster.active.brokers=all",
-        ]
+        settings = {"node.id": number, "cluster.lease.ms": LEASE_MS, "cluster.active.brokers": "all"}
+        words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+        super().__init__(directory, f"broker-{number}", [*stores, *words])
         self.number = number
 
 
 class Cluster:
-    """PostgreSQL, objects, and three brokers; the demo uses it as it uses a single broker."""
+    """PostgreSQL, objects, and three brokers; the demo uses it as it uses a broker of several cores."""
 
     kills_wanted = ("broker killed", "database killed")
 

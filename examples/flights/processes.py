@@ -129,14 +129,12 @@ def _environment() -> dict[str, str]:
 
 
 class Broker(Process):
-    """`fencepost serve` on a directory; a restart takes the same port."""
+    """`fencepost serve`; a restart takes the same port."""
 
-    kills_wanted: tuple[str, ...] = ("broker killed",)
-    """What has to happen to it in the middle, or nothing was put to the test."""
-
-    def __init__(self, directory: Path, name: str = "broker") -> None:
+    def __init__(self, directory: Path, name: str, where: Sequence[str]) -> None:
+        """`where` are the options that say where it keeps the records."""
         super().__init__(name, "fencepost", [], directory)
-        self._where = ["--data", str(directory / "data")]
+        self._where = where
         self.host, self.port = "127.0.0.1", 0
         self.ready_line = ""
 
@@ -161,16 +159,9 @@ class Broker(Process):
             raise ProcessFailed(f"the broker is not ready; its log ends with:\n{self.log_end()}")
         self.port = int(found["port"])
 
-    async def break_down(self, note: NoteKill, tell: Tell) -> None:
-        """Kill it, and start it again."""
-        note("broker killed")
-        await self.kill_and_wait()
-        tell("[bold red]kill -9[/bold red] the broker, while everybody works")
-        before = trio.current_time()
-        await self.start()
-        tell(f"the broker is back on its directory and port after {trio.current_time() - before:.1f} s")
-
     async def kill_and_wait(self) -> None:
-        """SIGKILL, and return when the process is gone and its port is free."""
+        """SIGKILL, and return when all its processes are gone, so that their ports are free."""
         self.kill()
+        async for _ in self.lines():
+            """All of them have its standard output."""
         await self.wait()

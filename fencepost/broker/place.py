@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.broker.cores.followed_metadata import FollowedMetadata
+    from fencepost.broker.cores.marker_writer import MarkerWriter
     from fencepost.broker.log.config import LogConfig
     from fencepost.broker.log.durability.flush_batch import Gathering
     from fencepost.broker.log.durability.flusher import Durability
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from fencepost.coordinator.metadata.image import TopicImage
     from fencepost.coordinator.ports import Marker, ProducerIdSource, RemoteCoordinators, TopicView
     from fencepost.coordinator.share.values import SharePersister
-    from fencepost.protocol.errors import ErrorCode
     from fencepost.protocol.topics import TopicPartition
 
 
@@ -90,6 +90,8 @@ class Place(ABC):
     """None if consumers read from leaders only."""
     followed_metadata: "FollowedMetadata | None" = None
     """The metadata log of another broker; None if this one has its own."""
+    marker_writer: "MarkerWriter | None" = None
+    """Writes markers at the leaders of partitions; None if none are `leaders_elsewhere`."""
     node_ids: tuple[int, ...] = ()
     """The brokers that partitions are placed on; none: this one."""
 
@@ -190,14 +192,8 @@ class Place(ABC):
         return None
 
     def leaders_elsewhere(self, partitions: "Collection[TopicPartition]") -> "Mapping[int, Collection[TopicPartition]]":
-        """Of these partitions those to which markers go by `write_markers`, by their leader."""
+        """Of these partitions those to which markers go by the `marker_writer`, by their leader."""
         return {}
-
-    async def write_markers(
-        self, broker: int, marker: "Marker", partitions: "Collection[TopicPartition]"
-    ) -> "Mapping[TopicPartition, ErrorCode]":
-        """Have the leader of these partitions write a marker; an error for each."""
-        raise NotImplementedError
 
     async def read_markers(self, logs: "Collection[PartitionLog]") -> bool:
         """Read what coordinators of other brokers have written to these logs. Returns whether that succeeded."""

@@ -14,7 +14,7 @@ from fencepost.cli.log_format import name_core
 from fencepost.cli.sd_notify import notify, watchdog_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
 
     from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.broker.cores.layout import Layout
@@ -37,7 +37,10 @@ def count_cores(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not int(text):
         raise click.BadParameter(f"{text!r} is neither a number of cores nor auto", param_hint="--cores")
     if int(text) > 1 and not hasattr(os, "fork"):
-        raise click.BadParameter("several cores need a system that can fork processes", param_hint="--cores")
+        raise click.BadParameter(
+            "several cores need a system that can fork processes, which Windows cannot: start without --cores",
+            param_hint="--cores",
+        )
     return int(text)
 
 
@@ -80,6 +83,7 @@ def run_cores(config: "BrokerConfig", cores: int, run_broker: RunBroker) -> int:
     from fencepost.broker.cores.layout import prepared
     from fencepost.broker.log.storage.lock import DirectoryInUse
     from fencepost.broker.metadata.identity import WrongDirectory
+    from fencepost.broker.network.context import Endpoint
 
     try:
         if not _arrange(config, cores, run_broker):
@@ -89,21 +93,28 @@ def run_cores(config: "BrokerConfig", cores: int, run_broker: RunBroker) -> int:
         logger.critical("the broker stops: it cannot continue cause=%s", error)
         return EXIT_FAILED
 
-    def report(event: str) -> None:
-        if event == "alive":
-            notify("WATCHDOG=1")
-            return
+    printed = False
+
+    def report(missing: "Collection[int]") -> None:
+        nonlocal printed
         addresses = [one.listeners[0].partition("://")[2] for one in layout.configs]
-        notify("READY=1", f"STATUS=Serving on {', '.join(addresses)}.")
+        serving = ", ".join(one for number, one in enumerate(addresses) if number not in missing)
+        without = ",".join(map(str, sorted(missing)))
+        notify("READY=1", f"STATUS=Serving on {serving}" + (f", without core {without}." if missing else "."))
+        if printed:
+            return
+        printed = True
         facts = [f"data={layout.root.absolute()}", f"durability={config.durability}", f"cores={','.join(addresses)}"]
         if layout.pages_socket is not None:
-            facts.append("metrics={}:{}".format(*layout.pages_socket.getsockname()[:2]))
+            facts.append(f"metrics={Endpoint(*layout.pages_socket.getsockname()[:2])}")
         if len(layout.configs[0].listeners) > 1:
             facts.append("listeners=" + ",".join(layout.configs[0].listeners))
+        if missing:
+            facts.append(f"missing={without}")
         print(f"fencepost ready on {addresses[0]} {' '.join(facts)} pid={os.getpid()}", flush=True)
 
     try:
-        return _supervisor(layout, run_broker, report, watchdog_seconds()).run()
+        return _supervisor(layout, run_broker, report, lambda: notify("WATCHDOG=1"), watchdog_seconds()).run()
     finally:
         layout.close()
 
@@ -111,8 +122,9 @@ def run_cores(config: "BrokerConfig", cores: int, run_broker: RunBroker) -> int:
 def _supervisor(
     layout: "Layout",
     run_broker: RunBroker,
-    report: "Callable[[str], None]",
-    watchdog: float,
+    notify_ready: "Callable[[Collection[int]], None]",
+    notify_alive: "Callable[[], None]" = lambda: None,
+    watchdog: float = 0,
     main: "Main | None" = None,
 ) -> "Supervisor":
     from fencepost.broker.cores.place import Core
@@ -125,7 +137,7 @@ def _supervisor(
         name_core(number)
         return run_broker(own.configs[number], Core(own, number), pipe, main)
 
-    return Supervisor(layout, serve_core, report, watchdog)
+    return Supervisor(layout, serve_core, notify_ready, notify_alive, watchdog)
 
 
 def _arrange(config: "BrokerConfig", cores: int, run_broker: RunBroker) -> bool:
@@ -138,13 +150,14 @@ def _arrange(config: "BrokerConfig", cores: int, run_broker: RunBroker) -> bool:
     def finish(last: int) -> bool:
         finished = False
 
-        def report(event: str) -> None:
+        def report(missing: "Collection[int]") -> None:
             nonlocal finished
-            finished = True
-            supervisor.stop()
+            if not missing:  # else an outcome may be in doubt
+                finished = True
+                supervisor.stop()
 
         layout = prepared(quiet, last)
-        supervisor = _supervisor(layout, run_broker, report, 0, _finish)
+        supervisor = _supervisor(layout, run_broker, report, main=_finish)
         try:
             supervisor.run()
         finally:

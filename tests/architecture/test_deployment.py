@@ -125,6 +125,24 @@ def test_prometheus_and_grafana_have_what_is_mounted(files: tuple[str, ...]) -> 
     assert (ROOT / mounted["/var/lib/grafana/boards"] / Path(home).name).exists()
 
 
+def test_compose_publishes_a_port_for_each_of_its_cores() -> None:
+    broker = compose(*PLAIN, on_cores=True)["services"]["broker"]
+    words = words_of(broker)
+    cores = int(words[words.index("--cores") + 1])
+    assert cores > 1
+    published = [f"127.0.0.1:{port}:{port}" for port in range(BROKER_PORT, BROKER_PORT + cores)]
+    assert [port for port in broker["ports"] if port in published] == published
+    assert "--cores" not in words_of(compose(*PLAIN)["services"]["broker"])
+
+
+def test_the_dockerfile_says_how_to_publish_several_cores() -> None:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    found = re.search(r"-p (\d+)-(\d+):(\d+)-(\d+) .*\n.*--listen 0\.0\.0\.0:(\d+) .*--cores (\d+)", text)
+    assert found is not None
+    first, last, *container, listen, cores = map(int, found.groups())
+    assert [first, last] == container == [listen, listen + cores - 1]
+
+
 def test_the_compose_of_a_cluster_has_both_stores_and_two_brokers() -> None:
     services = compose(*CLUSTER)["services"]
     assert set(services) == {"postgres", "objects", "broker-1", "broker-2", "grafana", "prometheus"}

@@ -6,7 +6,7 @@ import random
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,8 @@ import trio
 from click.testing import CliRunner, Result
 
 from fencepost import RetriableError, sync
-from fencepost.cli.backup import commands
+from fencepost.broker.log.storage.layout import core_directories
+from fencepost.cli.backup import cut
 from fencepost.cli.main import cli
 from fencepost.client.admin import Admin
 from fencepost.protocol.topics import TopicPartition
@@ -136,14 +137,17 @@ def elsewhere() -> Iterator[Path]:
     shutil.rmtree(place)
 
 
-def last_segment(directory: Path) -> str:
-    """The name of the segment that a log began last."""
-    return max(path.name for path in directory.glob("*.log"))
+def last_segment(data: Path, log: str) -> str:
+    """The name of the segment that a log began last, on whatever core."""
+    return max(path.name for core in core_directories(data).values() for path in (core / log).glob("*.log"))
 
 
-def restored_under_load(tmp_path: Path, targets: Path, **settings: str) -> None:
-    """Take backups while all runs, kill the broker, restore the last one, and judge it."""
-    with BrokerProcess(tmp_path / "broker", data_dir=tmp_path / "data", settings=settings) as broker:
+def restored_under_load(
+    tmp_path: Path, targets: Path, cores: int = 1, restored_on: Sequence[int] = (1,), **settings: str
+) -> None:
+    """Take backups while all runs, kill the broker, restore the last ones on these numbers of cores, and judge them."""
+    expected: list[tuple[Path, dict[int, list[bytes]], dict[bytes, int]]] = []
+    with BrokerProcess(tmp_path / "broker", data_dir=tmp_path / "data", settings=settings, cores=cores) as broker:
         with sync.Client(broker.address) as kafka, kafka.admin() as admin:
             admin.create_topics(["in", "out"], partitions=PARTITIONS)
             admin.create_topics("newest", partitions=1, configs={"cleanup.policy": "compact"})
@@ -151,23 +155,27 @@ def restored_under_load(tmp_path: Path, targets: Path, **settings: str) -> None:
         seen = f"{0:020}.log"
         with load.running():
             until(lambda: load.copied > 1000 and load.aborted > 3)
-            for number in range(3):
+            for number in range(max(3, len(restored_on))):
                 if "log.roll.ms" in settings:  # each backup is of logs that began segments since the last one
-                    seen = until(lambda: last_segment(tmp_path / "data" / "newest-0"), seen.__lt__)
+                    seen = until(lambda: last_segment(tmp_path / "data", "newest-0"), seen.__lt__)
                 written = {partition: list(values) for partition, values in load.written.items()}
                 newest = dict(load.newest)
                 done = backup(broker, targets / f"backup-{number}", "--json")
                 assert done.exit_code == 0, done.output
                 copied = load.copied
                 until(lambda copied=copied: load.copied > copied + 200)
+                expected.append((targets / f"backup-{number}", written, newest))
         broker.kill()
     assert not (tmp_path / "data" / ".backup").exists()
-    done = restore(targets / f"backup-{number}", tmp_path / "restored")
-    assert done.exit_code == 0, done.output
-    checked = verify(tmp_path / "restored")
-    assert checked.returncode == 0, checked.stdout
-    with BrokerProcess(tmp_path / "again", data_dir=tmp_path / "restored", settings=settings) as broker:
-        judge(broker.address, written, newest)
+    for number, (source, written, newest) in zip(restored_on, expected[-len(restored_on) :], strict=True):
+        restored = tmp_path / f"restored-{number}"
+        done = restore(source, restored)
+        assert done.exit_code == 0, done.output
+        checked = verify(restored)
+        assert checked.returncode == 0, checked.stdout
+        again = tmp_path / f"again-{number}"
+        with BrokerProcess(again, data_dir=restored, settings=settings, cores=number) as broker:
+            judge(broker.address, written, newest)
 
 
 @pytest.mark.timeout(300)
@@ -181,20 +189,45 @@ def test_a_backup_under_load_is_one_instant(tmp_path: Path, elsewhere: Path, dur
 def test_ends_of_different_instants_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The judge's own test: a backup of logs that were cut one after the other is no instant."""
 
-    async def one_by_one(admin: Admin, logs: dict[TopicPartition, object]) -> dict[TopicPartition, int]:
-        ends = {}
-        for tp in sorted(logs):
-            if not tp.topic.startswith("__cluster"):
-                await trio.sleep(0.2)
-                ends |= await together(admin, {tp: logs[tp]})
+    async def one_by_one(admin: Admin, brokers: Sequence[int], pause_ms: int) -> cut.Ends | None:
+        ends = await together(admin, brokers, pause_ms)
+        assert ends is not None
+        for tp in sorted(ends):
+            await trio.sleep(0.2)
+            ends[tp] = (await admin.list_offsets(tp, isolation="read_uncommitted"))[tp].offset
         return ends
 
-    together = commands._ends
-    monkeypatch.setattr(commands, "_ends", one_by_one)
+    together = cut.ends_of
+    monkeypatch.setattr(cut, "ends_of", one_by_one)
     # A transaction whose markers were cut off, but not its beginning, stays open: its offsets cannot be read.
     faults = r"committed offsets|is there twice|is missing|is part of an open transaction"
     with pytest.raises((AssertionError, RetriableError), match=faults):
         restored_under_load(tmp_path, tmp_path, durability="os")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("durability", ["fsync", "os"])
+def test_a_backup_of_running_cores_is_one_instant(tmp_path: Path, durability: str) -> None:
+    """Transactions over partitions of several cores are whole, also when another number of cores starts there."""
+    restored_under_load(tmp_path, tmp_path, 3, (3, 1, 2), durability=durability, **BUSY)
+
+
+@pytest.mark.timeout(300)
+def test_ends_of_cores_that_did_not_pause_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judge's own test, for cores that are asked one after the other."""
+
+    async def one_by_one(admin: Admin, brokers: Sequence[int], pause_ms: int) -> cut.Ends | None:
+        ends: cut.Ends = {}
+        for broker in brokers:
+            await trio.sleep(0.3)
+            ends |= await together(admin, [broker], 0) or {}
+        return ends
+
+    together = cut.ends_of
+    monkeypatch.setattr(cut, "ends_of", one_by_one)
+    faults = r"committed offsets|is there twice|is missing|is part of an open transaction"
+    with pytest.raises((AssertionError, RetriableError), match=faults):
+        restored_under_load(tmp_path, tmp_path, 3, (3,), durability="os")
 
 
 def judge(address: str, written: dict[int, list[bytes]], newest: dict[bytes, int]) -> None:

@@ -44,6 +44,19 @@ def test_names_labels_and_ports_of_a_manifest_fit_together(file: str) -> None:
     assert container["image"] == "fencepost:local"
 
 
+def test_the_manifest_has_a_port_for_each_of_its_cores() -> None:
+    """Core K listens K ports above the first one, and clients connect to each."""
+    objects = manifest("files.yaml", on_cores=True)
+    container = container_of(objects)
+    words = container["args"]
+    cores = int(words[words.index("--cores") + 1])
+    assert cores > 1
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    assert ports == {one["targetPort"]: one["port"] for one in objects["Service"]["spec"]["ports"]}
+    assert {port for name, port in ports.items() if name != "metrics"} == set(range(9092, 9092 + cores))
+    assert "--cores" not in container_of(manifest("files.yaml"))["args"]
+
+
 @pytest.mark.parametrize("file", MANIFESTS)
 def test_a_pod_may_do_no_more_than_the_broker_of_compose(file: str) -> None:
     """The user is that of the image."""

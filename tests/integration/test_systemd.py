@@ -72,7 +72,9 @@ def test_a_watchdog_of_another_process_gets_no_messages_and_a_lost_manager_stops
 class ServiceBroker(BrokerProcess):
     """The broker as the unit starts it: its command and environment, with paths and ports of this machine."""
 
-    def __init__(self, work_dir: Path) -> None:
+    def __init__(self, work_dir: Path, options: str = "") -> None:
+        self.options = options
+        """The value of SERVE_OPTIONS, which systemd splits into words."""
         pairs = (one.partition("=")[::2] for one in unit_settings()["Environment"])
         state = str(work_dir)
         given = {
@@ -84,7 +86,8 @@ class ServiceBroker(BrokerProcess):
         (line,) = unit_settings()["ExecStart"]
         program, *words = line.split()
         assert program == PROGRAM
-        return [sys.executable, "-m", "fencepost", *words]
+        assert words.pop() == "$SERVE_OPTIONS", "without a value, systemd makes no word of it"
+        return [sys.executable, "-m", "fencepost", *words, *self.options.split()]
 
 
 @pytest.mark.skipif(ON_CLUSTER, reason="the unit keeps files")
@@ -94,6 +97,13 @@ def test_the_unit_starts_a_broker(tmp_path: Path) -> None:
     with ServiceBroker(tmp_path / "state") as broker:
         assert broker.facts["data"] == str(tmp_path / "state" / "data")
         assert broker.facts["metrics"].startswith("127.0.0.1:")
+        assert broker.stop() == 0
+
+
+@pytest.mark.skipif(ON_CLUSTER, reason="the unit keeps files")
+def test_the_unit_starts_several_cores(tmp_path: Path) -> None:
+    with ServiceBroker(tmp_path / "state", "--cores 2") as broker:
+        assert len(broker.facts["cores"].split(",")) == 2
         assert broker.stop() == 0
 
 

@@ -29,11 +29,17 @@ _LIST = yaml.SafeLoader.construct_sequence
 _Loader.add_constructor("!override", lambda loader, node: Override(_LIST(loader, node)))
 
 
-def compose(*files: str) -> dict[str, Any]:
-    """The merged content of these files of the repository."""
+def uncommented(text: str) -> str:
+    """The text with the elements of lists that are comments: those are for several cores."""
+    return re.sub(r"^( *)# (- )", r"\1\2", text, flags=re.MULTILINE)
+
+
+def compose(*files: str, on_cores: bool = False) -> dict[str, Any]:
+    """The merged content of these files of the repository, `on_cores` with the lines for several cores."""
     merged: dict[str, Any] = {}
     for file in files:
-        loaded = yaml.load((ROOT / file).read_text(encoding="utf-8"), _Loader)
+        text = (ROOT / file).read_text(encoding="utf-8")
+        loaded = yaml.load(uncommented(text) if on_cores else text, _Loader)
         assert isinstance(loaded, dict)
         merged = _merge(merged, loaded)
     return merged

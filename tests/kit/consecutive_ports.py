@@ -9,7 +9,7 @@ _TRIES = 200
 
 
 def reserve_consecutive(owner: object, host: str, count: int) -> int:
-    """The first of so many ports that no other process gets while `owner` exists, see `reserve_port`.
+    """The first of `count` ports that no other process gets while `owner` exists, see `reserve_port`.
 
     Raises OSError if there are none.
     """

@@ -11,13 +11,16 @@ import yaml
 from fencepost.testing.reserved_port import reserve_port
 from tests.architecture.project_files import ROOT
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.compose import uncommented
 
 NAMESPACE = "messaging"
 
 
-def manifest(file: str) -> dict[str, dict[str, Any]]:
-    """The objects of one manifest by kind."""
+def manifest(file: str, *, on_cores: bool = False) -> dict[str, dict[str, Any]]:
+    """The objects of one manifest by kind; `on_cores` with the commented lines that are for several cores."""
     text = (ROOT / "deploy" / "kubernetes" / file).read_text(encoding="utf-8")
+    if on_cores:
+        text = uncommented(text)
     return {one["kind"]: one for one in yaml.safe_load_all(text)}
 
 

@@ -3,9 +3,10 @@
 import socket
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
+from tests.kit.waiting import until
 from tests.kit.wire import ConnectionEnded, Wire
 
 METADATA, METADATA_VERSION = 3, 12
@@ -30,6 +31,11 @@ class Leaders:
         if address not in self._wires:
             self._wires[address] = self._connect(address)
         return self._wires[address]
+
+    def produce(self, topic: str, batch: Any, *, partition: int = 0, **fields: Any) -> None:
+        """Append a batch, and try again while the leader does not know the topic yet."""
+        wire = self.of(topic, partition)
+        until(lambda: wire.produce(topic, batch, partition=partition, **fields), lambda answer: not answer.error_code)
 
     def every(self, topic: str) -> list[tuple[str, int]]:
         """The address of each partition's leader, in their order."""

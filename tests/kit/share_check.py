@@ -113,8 +113,9 @@ class Story:
                 self.refused += error != 0
                 until = self.asked_until.pop((name, (partition, offset)), None) if kind == RELEASE else None
                 if until is not None and error == 0:
-                    mine = [one.count for one in self.deliveries[partition, offset] if one.member == name]
-                    self.held[partition, offset].append((mine[-1], asked_at[partition, offset, kind], until))
+                    mine = [one for one in self.deliveries[partition, offset] if one.member == name][-1]
+                    if at < mine.asked_at + self.lock_s - MARGIN_S:  # else another may have it, or have accepted it
+                        self.held[partition, offset].append((mine.count, asked_at[partition, offset, kind], until))
                 if error == 0 and kind in (ACCEPT, REJECT):
                     self._settle((partition, offset), at)
                 elif error == 0 and kind == RELEASE:

@@ -51,10 +51,11 @@ class ShareTxnWorkload:
         until(lambda: len(self.accepted) >= enough, what=f"not {count} more in the output", seconds=seconds)
 
     def finish(self, seconds: float = 60) -> None:
-        """Return when all that was sent until now is in the output."""
+        """Return when all that was sent until now is in the output; fail if none comes for `seconds`."""
         with self._lock:
             wanted = set(self.sent)
-        until(lambda: not wanted - self.accepted.keys(), what="records are lost", seconds=seconds)
+        while left := len(wanted - self.accepted.keys()):
+            until(lambda: len(wanted - self.accepted.keys()) < left, what=f"{left} records are lost", seconds=seconds)
 
     def _produce(self) -> None:
         producer = Producer(

@@ -60,7 +60,8 @@ class ShareWorkload:
         """Return when all that was sent until now is accepted."""
         with self._lock:
             wanted = set(self.sent)
-        until(lambda: not wanted & self.left(), what="records are lost", seconds=seconds)
+        while left := len(wanted & self.left()):
+            until(lambda: len(wanted & self.left()) < left, what=f"{left} records are lost", seconds=seconds)
 
     def _produce(self) -> None:
         producer = Producer(

@@ -2,7 +2,8 @@
 
     FENCEPOST_ENGINE=cluster make test ARGS="tests/interop tests/spark"
 
-`FENCEPOST_ENGINE=cores` runs each on files with three cores; only real clients find their leaders then.
+`FENCEPOST_ENGINE=cores` runs each on files with three cores, `cores:2` with two; only real clients find their leaders
+then.
 Else they keep files, or everything in memory. One PostgreSQL server serves all brokers of a test process.
 """
 
@@ -18,7 +19,7 @@ from tests.kit.postgres_server import PostgresServer, postgres_or_skip
 
 _ENGINE = os.environ.get("FENCEPOST_ENGINE", "files")
 ON_CLUSTER = _ENGINE == "cluster"
-CORES = 3 if _ENGINE == "cores" else 1
+CORES = int(_ENGINE.partition(":")[2] or 3) if _ENGINE.startswith("cores") else 1
 """The cores of each broker."""
 LEASE_MS = 1500
 """A broker that was killed joins again only when its lease has ended."""

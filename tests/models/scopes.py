@@ -1,6 +1,6 @@
 """The scopes in which TLC checks the model, and the rules without which it finds a violation.
 
-A scope is a change of the constants in docs/models/commit.cfg.
+A scope is a change of the constants in docs/models/commit.cfg; one of `CORES` in docs/models/cores.cfg.
 """
 
 from typing import NamedTuple
@@ -66,7 +66,19 @@ CONTROLS = (
 REDUNDANT = Control(("SeqRule",), "objects", "")
 """The session rule covers it: nothing is violated."""
 
+CORES: dict[str, Scope] = {"markers of TV1": {"Version": "1"}, "markers of TV2": {}}
+"""Those of docs/models/cores.cfg."""
+
+CORES_CONTROLS = (
+    Control(("DurableRule",), "markers of TV2", "EndsAsDecided"),
+    Control(("MarkerRule",), "markers of TV2", "EndsAsDecided"),
+    Control(("RetryRule",), "markers of TV2", "AnsweredIsWhole"),
+    Control(("EpochRule",), "markers of TV1", "EndsAsDecided"),
+    Control(("FenceRule",), "markers of TV1", "EndsAsDecided"),
+    Control(("OnceRule",), "markers of TV1", "EndsAsDecided"),
+)
+
 
 def constants(scope: str, without: tuple[str, ...] = ()) -> Scope:
     """The constants of a scope, without some rules."""
-    return {**{**SMALL, **LARGE}[scope], **dict.fromkeys(without, "FALSE")}
+    return {**{**SMALL, **LARGE, **CORES}[scope], **dict.fromkeys(without, "FALSE")}

@@ -1,4 +1,4 @@
-"""Runs TLC on the model of the commit protocol, in one scope."""
+"""Runs TLC on a model, in one scope."""
 
 import hashlib
 import re
@@ -30,28 +30,35 @@ class Verdict(NamedTuple):
     """TLC's report, with the behavior that violates the property."""
 
 
-def configuration(changes: Mapping[str, str]) -> str:
-    """commit.cfg with other constants."""
-    text = (MODELS / "commit.cfg").read_text(encoding="utf-8")
+def configuration(changes: Mapping[str, str], model: str = "commit") -> str:
+    """The model's .cfg with other constants."""
+    text = (MODELS / f"{model}.cfg").read_text(encoding="utf-8")
     for name, value in changes.items():
         text, count = re.subn(rf"^( +{name} = ).*$", lambda line: line[1] + value, text, flags=re.MULTILINE)  # noqa: B023
         if count != 1:
-            raise ValueError(f"commit.cfg has {count} lines for the constant {name}")
+            raise ValueError(f"{model}.cfg has {count} lines for the constant {name}")
     return text
 
 
-def check(changes: Mapping[str, str], directory: Path, timeout_s: float | None = None, heap: str = "1g") -> Verdict:
-    """Check the model with these constants; TLC keeps its files in `directory`.
+def check(
+    changes: Mapping[str, str],
+    directory: Path,
+    timeout_s: float | None = None,
+    heap: str = "1g",
+    model: str = "commit",
+) -> Verdict:
+    """Check a model with these constants; TLC keeps its files in `directory`.
 
     Raises Unavailable without Java or the jar, and RuntimeError if TLC fails.
     """
     jar = class_path(HERE / "pom.xml").strip()
     if hashlib.sha256(Path(jar).read_bytes()).hexdigest() != TLC_SHA256:
         raise Unavailable(f"{jar} is not the jar that was checked for this project: its SHA-256 differs")
-    shutil.copy(MODELS / "commit.tla", directory)
-    (directory / "commit.cfg").write_text(configuration(changes), encoding="utf-8")
+    shutil.copy(MODELS / f"{model}.tla", directory)
+    (directory / f"{model}.cfg").write_text(configuration(changes, model), encoding="utf-8")
     java_options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Xmx{heap}"]  # most runs are short
-    options = ["-workers", "1", "-nowarning", "-metadir", directory / "states", "-config", "commit.cfg", "commit.tla"]
+    files = ["-metadir", directory / "states", "-config", f"{model}.cfg", f"{model}.tla"]
+    options = ["-workers", "1", "-nowarning", *files]
     command = [java(), *java_options, f"-Djava.io.tmpdir={directory}", "-cp", jar, "tlc2.TLC"]
     begun = time.monotonic()
     run = subprocess.run(

@@ -53,17 +53,24 @@ class BrokerWorld:
         assert await self.broker.start(), self.broker.failure
 
     async def strike_amid(
-        self, strike: Callable[[], None], calls: int, *, flushes_only: bool = False, passes: int = 0
+        self,
+        strike: Callable[[], None],
+        calls: int,
+        *,
+        flushes_only: bool = False,
+        passes: int = 0,
+        broker: SimBroker | None = None,
     ) -> None:
-        """End this life of the broker by `strike`, in the middle of something.
+        """End this life of the broker, or of this one of several, by `strike`, in the middle of something.
 
         That is at this many calls to its disk, or those of them that flush a file, or so many passes of the event loop
         later; 0 passes: within the call.
         """
-        disk, reached = self.broker.disk, trio.Event()
+        struck = broker or self.broker
+        disk, reached = struck.disk, trio.Event()
 
         def strike_once() -> None:
-            if self.broker.disk is disk:  # it lives still
+            if struck.disk is disk:  # it lives still
                 strike()
 
         def before_io(kind: str, path: str) -> None:

@@ -25,7 +25,7 @@ import trio
 from fencepost.broker.cluster.engine import log_id
 from fencepost.broker.cluster.ownership import spread
 from fencepost.coordinator.partitioning import partition_for
-from tests.kit.determinism import ends_within, nap, run_seeded
+from tests.kit.determinism import nap, run_seeded
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Place, Reader
 from tests.kit.sim_broker import filter_of, sim_config
 from tests.kit.sim_cluster import SimCluster, SimMember, StoreWeather
@@ -33,9 +33,9 @@ from tests.kit.sim_network import Fate, Request, SimNetwork
 from tests.kit.sim_threads import run_sync
 from tests.simulation.cluster_lines import ClusterLine
 from tests.simulation.hashes import fix_hashes
+from tests.simulation.judging import Result, judged
 from tests.simulation.lines import Line, create_topics
 from tests.simulation.node_state import GROUPS, open_transactions, state_of_all
-from tests.simulation.oracles import violations
 from tests.simulation.sim_readers import follow, read_all
 from tests.simulation.sim_writers import Copier, PlainWriter, Program
 from tests.simulation.spoilt_cluster import SPOILT
@@ -328,32 +328,9 @@ def run_world(seed: int) -> Outcome:
     return run_seeded(seed, ClusterWorld(seed).run)
 
 
-class Result(NamedTuple):
-    """What came of one world."""
-
-    seed: int
-    violations: list[str]
-    trace: list[str]
-    seconds: float
-    requests: int
-    transactions: int
-    lives: int
-
-
 def judge(seed: int) -> Result:
     """One world, and what is wrong with it."""
-    try:
-        with ends_within(seconds=120):
-            outcome = run_world(seed)
-        found = violations(outcome)
-    except Exception as error:  # noqa: BLE001, a world that ends so is what is looked for
-        import traceback
-
-        return Result(seed, [f"the world ended: {error!r}"], traceback.format_exception(error), 0.0, 0, 0, 0)
-    finally:
-        gc.collect()
-    transactions = sum(len(writer.transactions) for writer in outcome.history.writers)
-    return Result(seed, found, outcome.trace, outcome.seconds, outcome.requests, transactions, outcome.lives)
+    return judged(run_world, seed)
 
 
 def main() -> int:

@@ -82,8 +82,10 @@ def open_transactions(node: Node) -> list[str]:
     return found
 
 
-def epochs_ahead(node: Node) -> list[str]:
+def epochs_ahead(node: Node, others: Sequence[Node] = ()) -> list[str]:
     """Partitions that know a newer epoch of a transactional producer than its coordinator does (rows T1, T7).
+
+    The coordinator is that of `node`; `others` have partitions, too.
 
     Epochs are the coordinator's to give: what it has not on its disk, not as a Prepare record either, no marker and no
     producer may show. Whoever looks right after a start sees what a crash has left.
@@ -94,8 +96,8 @@ def epochs_ahead(node: Node) -> list[str]:
         if not isinstance(state, Dead)
     }
     found = []
-    for tp in sorted(node.logs.partitions()):
-        log = node.partition(tp)
+    for broker, tp in [(one, tp) for one in (node, *others) for tp in sorted(one.logs.partitions())]:
+        log = broker.partition(tp)
         for entry in () if log is None else log.producers.entries():
             name, epoch = known.get(entry.producer_id, ("", entry.epoch))
             if entry.epoch > epoch:

@@ -15,8 +15,8 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from fencepost.spark_connector.source.reader import DataLossError
+from tests.kit.leaders import Leaders
 from tests.kit.waiting import until
-from tests.kit.wire import Wire
 from tests.spark.source_world import DEADLINE_SECONDS, Topic, World, numbered
 from tests.spark.spark_calls import WITH_LIMITS, Query, UserFailed, numbers
 
@@ -54,9 +54,8 @@ def delete(topic: Topic) -> None:
 
 def cut(topic: Topic, offset: int) -> None:
     """Retention deletes the records below."""
-    host, port = topic.world.bootstrap.split(":")
-    with Wire(__import__("socket").create_connection((host, int(port)), 60)) as wire:
-        assert wire.delete_records(topic.name, offset) == (0, offset)
+    with Leaders(topic.world.bootstrap) as leaders:
+        assert leaders.of(topic.name, 0).delete_records(topic.name, offset) == (0, offset)
 
 
 def failed(query: Query, number: int) -> Query:

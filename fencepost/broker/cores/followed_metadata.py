@@ -11,7 +11,6 @@ from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.metadata.ports import LoggedBatch
 from fencepost.coordinator.ports import LogSuperseded
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_records import encode_metadata_records
 
 
 class Settled:
@@ -56,9 +55,7 @@ class FollowedMetadata:
     def read(self) -> Iterator[LoggedBatch]:
         """The new batches that are durable. Raises NoMetadataLog if they were deleted."""
         if self._directory.is_dir():
-            for batch in self._position.batches(self._layout.metadata_end):
-                values = None if batch.entries is None else encode_metadata_records(batch.entries)
-                yield LoggedBatch(batch.base_offset, batch.next_offset, batch.timestamp_ms, values)
+            yield from self._position.batches(self._layout.metadata_end)
 
     def seek(self, offset: int) -> None:
         self._position = LogPosition(self._directory, offset)

@@ -9,7 +9,7 @@ import secrets
 import socket
 import struct
 import tempfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from fencepost.coordinator.metadata.delta import MetadataCorrupt
 
 SECRET_BYTES = 32
 _WAKES_AT_ONCE = 1 << 16
+_TRIES = 200
 BACKLOG = 128
 _OFFSET = struct.Struct("@q")
 """Aligned, so that no reader sees half of a new value."""
@@ -181,12 +182,19 @@ def _listening(name: str) -> socket.socket:
     return found
 
 
+def _server(host: str, port: int) -> socket.socket:
+    """A socket that listens at the first address of a host. Raises OSError."""
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = found[0]
+    return socket.create_server((str(address[0]), port), family=family, backlog=BACKLOG)
+
+
 def _pages_socket(address: str | None) -> socket.socket | None:
     if address is None:
         return None
     host, _, port = address.rpartition(":")
     try:
-        found = socket.create_server((host.strip("[]") or "127.0.0.1", int(port)), backlog=BACKLOG)
+        found = _server(host.strip("[]") or "127.0.0.1", int(port))
     except OSError as error:
         raise OSError(error.errno, f"metrics.listen: cannot listen on {address}: {error.strerror or error}") from error
     found.setblocking(False)
@@ -217,13 +225,14 @@ def next_start(root: Path) -> int:
 def _configs(config: BrokerConfig, cores: int, cluster_id: str) -> tuple[BrokerConfig, ...]:
     """Core K listens K ports above the configured ones, advertises K ports above, and has the node id K above."""
     assert config.data_directory is not None
-    listeners = [Listener(one.name, one.host, one.port) for one in config.client_listeners]
-    free = {one.name: _free_ports(one.host, cores) for one in listeners if not one.port}
+    with ExitStack() as held:
+        listeners = [
+            Listener(one.name, one.host, one.port or _first_free_port(held, one.host, cores))
+            for one in config.client_listeners
+        ]
     found = []
     for number in range(cores):
-        own = tuple(
-            str(one._replace(port=one.port + number if one.port else free[one.name][number])) for one in listeners
-        )
+        own = tuple(str(one._replace(port=one.port + number)) for one in listeners)
         advertised = tuple(
             str(one.advertised._replace(port=one.advertised.port + number))
             for one in config.client_listeners
@@ -259,10 +268,13 @@ def _advertised(config: BrokerConfig) -> dict[str, Endpoint]:
     }
 
 
-def _free_ports(host: str, count: int) -> list[int]:
-    servers = [socket.create_server((host, 0)) for _ in range(count)]
-    try:
-        return [server.getsockname()[1] for server in servers]
-    finally:
-        for server in servers:
-            server.close()
+def _first_free_port(held: ExitStack, host: str, count: int) -> int:
+    """The first of `count` free ports that follow one another; no other program gets them while they are held."""
+    for _ in range(_TRIES):
+        with ExitStack() as taken, suppress(OSError, OverflowError):
+            port: int = taken.enter_context(_server(host, 0)).getsockname()[1]
+            for number in range(1, count):
+                taken.enter_context(_server(host, port + number))
+            held.push(taken.pop_all())
+            return port
+    raise OSError(f"no {count} free ports follow one another on {host or 'any address'}: name the first one")

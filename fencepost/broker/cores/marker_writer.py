@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from fencepost.broker.peers.peer import PeerUnavailable
-from fencepost.broker.place import Place
+from fencepost.broker.peers.peer import Links, PeerUnavailable
 from fencepost.coordinator.ports import Marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api27_write_txn_markers import (
@@ -39,8 +38,8 @@ class _Waiting:
 class MarkerWriter:
     """Writes markers at other brokers; one request to each is under way."""
 
-    def __init__(self, place: Place, nursery: trio.Nursery) -> None:
-        self._place = place
+    def __init__(self, links: Links, nursery: trio.Nursery) -> None:
+        self._links = links
         self._nursery = nursery
         self._queues: dict[int, list[_Waiting]] = {}
 
@@ -72,7 +71,7 @@ class MarkerWriter:
 
     async def _ask(self, broker: int, sent: list[_Waiting]) -> list[dict[TopicPartition, ErrorCode]]:
         request = WriteTxnMarkersRequest(markers=[_writable(one) for one in sent])
-        answer = await self._place.links.ask(broker, request, VERSION)
+        answer = await self._links.ask(broker, request, VERSION)
         assert isinstance(answer, WriteTxnMarkersResponse)
         return [
             {

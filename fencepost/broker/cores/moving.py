@@ -19,6 +19,7 @@ from fencepost.broker.log.storage.checkpoints import (
     RECOVERY_POINTS,
     encode_offsets,
     is_exact,
+    load_log_start_owners,
     load_log_starts,
     load_offsets,
     load_owners,
@@ -180,11 +181,10 @@ def left_logs(store: FileStore) -> list[str]:
 
 
 def _load(store: FileStore, name: str) -> _Rows:
-    offsets = (load_log_starts(store) if name == LOG_STARTS else load_offsets(store, name)) or {}
-    owners: dict[TopicPartition, bytes] = {}
-    for one in reversed(_FILES[name]):
-        owners = owners or load_owners(store, one)
-    return {tp: _Row(offset, owners.get(tp, NO_TOPIC_ID)) for tp, offset in offsets.items()}
+    of_starts = name == LOG_STARTS
+    offsets = load_log_starts(store) if of_starts else load_offsets(store, name)
+    owners = load_log_start_owners(store) if of_starts else load_owners(store, name)
+    return {tp: _Row(offset, owners.get(tp, NO_TOPIC_ID)) for tp, offset in (offsets or {}).items()}
 
 
 def _topic_id(store: FileStore, tp: TopicPartition) -> bytes:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from functools import partial
+from functools import cache, partial
 
 import trio
 
@@ -16,22 +16,16 @@ from fencepost.broker.cores.placed import Placed, register_cores
 from fencepost.broker.metrics.pages import Readiness, pages_of
 from fencepost.broker.metrics.server import MetricsServer, Page
 from fencepost.broker.network.context import Endpoint
-from fencepost.broker.network.dispatch import Handler
+from fencepost.broker.peers.among_peers import AmongPeers
 from fencepost.broker.peers.following import MetadataFollower, leave_to_others
-from fencepost.broker.peers.forwarding import forwarded
 from fencepost.broker.peers.links import PeerLinks, Route
 from fencepost.broker.peers.login import PeerLogins
 from fencepost.broker.peers.peer import PeerUnavailable
-from fencepost.broker.peers.remote_dead_letters import RemoteDeadLetters
-from fencepost.broker.peers.remote_offsets import with_remote_offsets
-from fencepost.broker.peers.remote_share_states import RemoteShareStates
-from fencepost.broker.peers.remote_transactions import RemoteProducerIds, RemoteTransactions
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER
 from fencepost.broker.security.sasl.session import Mechanism
 from fencepost.coordinator.metadata.image import TopicImage
 from fencepost.coordinator.metadata.reassignments import HandedOver
-from fencepost.coordinator.ports import Marker, ProducerIdSource, TopicView
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
 from fencepost.protocol.messages.api45_alter_partition_reassignments import (
@@ -44,7 +38,7 @@ from fencepost.protocol.topics import TopicPartition
 logger = logging.getLogger(__name__)
 
 
-class Core(Placed):
+class Core(AmongPeers, Placed):
     """One of several brokers of one machine. Core 0 is the controller; the others read its metadata log."""
 
     def __init__(self, layout: Layout, number: int) -> None:
@@ -55,12 +49,11 @@ class Core(Placed):
         self._controller = layout.configs[0].node_id
         logins = PeerLogins(layout.secret)
         self.mechanisms = {FENCEPOST_CLUSTER: Mechanism(logins.new_exchange, advertised=False)}
-        self.links = PeerLinks(f"core-{number}", self._route, logins)
+        self.links = PeerLinks(f"core-{number}", cache(self._route), logins)
         self.peers = layout.peers_of(config.node_id)
-        self.follower = MetadataFollower(self, self._follow, self._more_metadata)
+        self.follower = MetadataFollower(self, self._follow, partial(layout.metadata_written, number))
         self.followed_metadata = None if self.is_controller else FollowedMetadata(layout)
         self.node_ids = layout.node_ids
-        self._markers: MarkerWriter | None = None
         self._moves: LiveMoves | None = None
 
     def _route(self, broker: int) -> Route | None:
@@ -92,24 +85,6 @@ class Core(Placed):
 
     # What other brokers do
 
-    def wrapped(self, api_key: int, handle: Handler) -> Handler:
-        return with_remote_offsets(self, api_key, forwarded(self, self.follower, api_key, handle))
-
-    def producer_ids(self, own: ProducerIdSource) -> ProducerIdSource:
-        return RemoteProducerIds(self, own)
-
-    def remote_coordinators(self, topics: TopicView, partitions: int) -> RemoteTransactions:
-        return RemoteTransactions(self, topics, partitions)
-
-    def share_persister(self, node: Broker) -> RemoteShareStates:
-        return RemoteShareStates(self, node, partial(self.follower.catch_up, node))
-
-    def transactional_states(self, node: Broker) -> RemoteShareStates:
-        return self.share_persister(node)
-
-    def dead_letters(self, node: Broker) -> RemoteDeadLetters:
-        return RemoteDeadLetters(self, partial(self.follower.catch_up, node))
-
     def leaders_elsewhere(self, partitions: Collection[TopicPartition]) -> Mapping[int, list[TopicPartition]]:
         found: dict[int, list[TopicPartition]] = {}
         assert self._node is not None
@@ -120,12 +95,6 @@ class Core(Placed):
             if leader not in (None, self.node_id):
                 found.setdefault(leader, []).append(tp)
         return found
-
-    async def write_markers(
-        self, broker: int, marker: Marker, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, ErrorCode]:
-        assert self._markers is not None
-        return await self._markers.write(broker, marker, partitions)
 
     # Moves
 
@@ -193,7 +162,7 @@ class Core(Placed):
         self._moves.recover()
 
     async def begin(self, node: Broker, services: trio.Nursery) -> None:
-        self._markers = MarkerWriter(self, services)
+        self.marker_writer = MarkerWriter(self.links, services)
         if self.is_controller:
             node.metadata_log.watchers[self] = None
             self.wake()
@@ -224,7 +193,3 @@ class Core(Placed):
         """Tell the other cores how much of the metadata log is durable: it has changed."""
         assert self._node is not None
         self._layout.tell_metadata_end(self._node.metadata_log.high_watermark)
-
-    async def _more_metadata(self) -> None:
-        """Return when core 0 has made more durable, or may have."""
-        await self._layout.metadata_written(self.number)

@@ -15,7 +15,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -25,6 +25,8 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0
 """How long a core that has ended waits for its next start: doubled each time, until it has lived for the longest."""
 LONGEST_PAUSE_OF_READY_SECONDS = 0.8
 """A core that was ready waits no longer: its partitions have no other leader."""
+TRIES = 3
+"""After this many starts of a core that never was ready, the others are reported as serving without it."""
 STOP_LAST_SECONDS = 20.0
 """How long a stop waits for the other cores, before it stops core 0: they may need its answers."""
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
@@ -45,6 +47,8 @@ class _Core:
     is_ready: bool = False
     was_ready: bool = False
     """Whether any of its processes was."""
+    failed: int = 0
+    """How many of its processes ended before any was ready."""
     began: float = 0.0
     heard_at: float = 0.0
     pause: float = FIRST_PAUSE_SECONDS / 2
@@ -54,11 +58,22 @@ class _Core:
 class Supervisor:
     """The processes of all cores."""
 
-    def __init__(self, layout: Layout, serve: Serve, notify: Callable[[str], None], watchdog_seconds: float) -> None:
-        """`notify` gets "ready" and "alive". A core that is silent for `watchdog_seconds` is killed; 0: none is."""
+    def __init__(
+        self,
+        layout: Layout,
+        serve: Serve,
+        notify_ready: Callable[[Collection[int]], None],
+        notify_alive: Callable[[], None],
+        watchdog_seconds: float,
+    ) -> None:
+        """`notify_ready` gets the cores that are missing when all others serve, and again when those are fewer.
+
+        A core that is silent for `watchdog_seconds` is killed; 0: none is.
+        """
         self._layout = layout
         self._serve = serve
-        self._notify = notify
+        self._notify_ready = notify_ready
+        self._notify_alive = notify_alive
         self._watchdog_seconds = watchdog_seconds
         self._cores = [_Core(number) for number in range(len(layout.configs))]
         self._alive = os.pipe()
@@ -68,7 +83,8 @@ class Supervisor:
         self._stopping = False
         self._last_until = math.inf
         """While the others stop: when core 0 is stopped at the latest."""
-        self._announced = False
+        self._missing: set[int] | None = None
+        """The cores that were missing when the others served; None until then."""
         self._exit_code = 0
 
     def run(self) -> int:
@@ -81,6 +97,7 @@ class Supervisor:
         while not self._stopping or any(core.pid for core in self._cores):
             self._start_due()
             self._wait()
+            self._report()
             while self._signals:
                 self._stop(signal.Signals(self._signals.pop(0)))
             self._reap()
@@ -108,9 +125,19 @@ class Supervisor:
             elif fd in pipes:
                 os.close(fd)
                 pipes[fd].pipe = -1
-        if not self._announced and all(core.is_ready for core in self._cores):
-            self._announced = True
-            self._notify("ready")
+
+    def _report(self) -> None:
+        """That the cores serve, also without those that cannot start: they are tried again meanwhile."""
+        missing = {core.number for core in self._cores if not core.was_ready}
+        if self._stopping or missing == self._missing:
+            return
+        if all(core.is_ready or (core.number in missing and core.failed >= TRIES) for core in self._cores):
+            for number in sorted(missing):
+                logger.error("core %d cannot start, the others serve without it; it is tried again", number)
+            for number in sorted((self._missing or set()) - missing):
+                logger.warning("core %d serves now", number)
+            self._missing = missing
+            self._notify_ready(missing)
 
     # Starts
 
@@ -176,6 +203,7 @@ class Supervisor:
                 self._exit_code = code
                 self._stop(signal.SIGTERM)
                 continue
+            core.failed += not core.was_ready
             self._put_off(core)
             logger.error(
                 "core %d ended, it starts again in %.1f s and the others go on exit_code=%d",
@@ -197,13 +225,13 @@ class Supervisor:
         now = time.monotonic()
         if self._stopping and (now >= self._last_until or not any(core.pid for core in self._cores[1:])):
             self._stop_core_0()
-        if not self._watchdog_seconds or not self._announced:
+        if not self._watchdog_seconds or self._missing is None:
             return
         for core in self._cores:
             if core.pid and core.is_ready and now - core.heard_at > self._watchdog_seconds:
                 logger.error("core %d is silent for %.0f s, it is killed", core.number, now - core.heard_at)
                 os.kill(core.pid, signal.SIGKILL)
-        self._notify("alive")
+        self._notify_alive()
 
     def stop(self) -> None:
         """Begin to stop all cores, as SIGTERM does."""

@@ -7,11 +7,14 @@ partitions for a client of TV2.
 
 from collections.abc import Iterable, Mapping
 
+import trio
+
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply, reply_with
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import brokers_only, denied_topics
 from fencepost.coordinator.metadata.topic_names import is_internal
+from fencepost.coordinator.txn.commands import Answer, Waiting
 from fencepost.coordinator.txn.wire_codes import by_partition, visible
 from fencepost.protocol.admin_enums import AclOperation
 from fencepost.protocol.errors import ErrorCode
@@ -22,6 +25,7 @@ from fencepost.protocol.messages.api24_add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
 )
 from fencepost.protocol.topics import TopicPartition
 
@@ -72,28 +76,62 @@ def _response(
     )
 
 
-async def _handle_batch(
-    node: Broker, request: AddPartitionsToTxnRequest, context: RequestContext
+def _handle_batch(node: Broker, request: AddPartitionsToTxnRequest, context: RequestContext) -> Reply:
+    """Process the transactions together, so that those that wait share a round of flushes."""
+    found = [_join(node, transaction, context) for transaction in request.transactions]
+    waiting = {number: one for number, one in enumerate(found) if not isinstance(one, Mapping)}
+    codes = {number: one for number, one in enumerate(found) if isinstance(one, Mapping)}
+    if not waiting:
+        return _batch_response(request, codes, context)
+    return _wait(request, waiting, codes, context)
+
+
+def _join(
+    node: Broker, transaction: AddPartitionsToTxnTransaction, context: RequestContext
+) -> Mapping[TopicPartition, ErrorCode] | Waiting:
+    wanted = frozenset(_partitions(transaction.topics))
+    answer = node.transactions.refused(wanted) or node.transactions.joining(
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        wanted,
+        2,
+        transaction.verify_only,
+        context,
+    )
+    return by_partition(wanted, answer) if isinstance(answer, Answer) else answer
+
+
+async def _wait(
+    request: AddPartitionsToTxnRequest,
+    waiting: Mapping[int, Waiting],
+    codes: dict[int, Mapping[TopicPartition, ErrorCode]],
+    context: RequestContext,
 ) -> AddPartitionsToTxnResponse:
-    """Process the transactions one after another."""
-    results = []
-    for transaction in request.transactions:
-        codes = await node.transactions.add_partitions(
-            transaction.transactional_id,
-            transaction.producer_id,
-            transaction.producer_epoch,
-            _partitions(transaction.topics),
-            client_version=2,
-            verify_only=transaction.verify_only,
-            caller=context,
-        )
-        results.append(
+    async def wait(number: int, answer: Waiting) -> None:
+        codes[number] = by_partition(frozenset(_partitions(request.transactions[number].topics)), await answer)
+
+    async with trio.open_nursery() as nursery:
+        for number, answer in waiting.items():
+            nursery.start_soon(wait, number, answer)
+    return _batch_response(request, codes, context)
+
+
+def _batch_response(
+    request: AddPartitionsToTxnRequest,
+    codes: Mapping[int, Mapping[TopicPartition, ErrorCode]],
+    context: RequestContext,
+) -> AddPartitionsToTxnResponse:
+    """The result of each transaction, by its place in the request."""
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
             AddPartitionsToTxnResult(
                 transactional_id=transaction.transactional_id,
-                topic_results=_results(transaction.topics, codes, context),
+                topic_results=_results(transaction.topics, codes[number], context),
             )
-        )
-    return AddPartitionsToTxnResponse(results_by_transaction=results)
+            for number, transaction in enumerate(request.transactions)
+        ]
+    )
 
 
 def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:

@@ -8,12 +8,13 @@ fencepost extension) a partition is rejected with INVALID_TXN_STATE if a coordin
 from collections.abc import Mapping
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.network.reply import Response
+from fencepost.broker.network.reply import Reply, Response
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.audit import audit
 from fencepost.broker.security.checks import brokers_only
 from fencepost.broker.security.log_names import principal_text, quoted
 from fencepost.broker.security.principal import CLUSTER
+from fencepost.broker.transactions.markers import Appended
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.causes import EXPLAINED, Cause, Reason
 from fencepost.protocol.errors import ErrorCode
@@ -28,19 +29,38 @@ from fencepost.protocol.messages.api27_write_txn_markers import (
 from fencepost.protocol.topics import TopicPartition
 
 
-async def handle(node: Broker, request: WriteTxnMarkersRequest, context: RequestContext) -> Response:
+def handle(node: Broker, request: WriteTxnMarkersRequest, context: RequestContext) -> Reply:
     """Write the markers in the order of the request; each is durable and visible before the answer."""
     if (refused := brokers_only(node, request, context)) is not None:
         return refused
     if context.session.principal == CLUSTER:
-        return WriteTxnMarkersResponse(markers=await _write_of_coordinator(node, request.markers))
-    return WriteTxnMarkersResponse(markers=[await _write(node, marker, context) for marker in request.markers])
+        return _write_of_coordinator(node, request.markers)
+    return _write_all(node, request.markers, context)
 
 
-async def _write_of_coordinator(node: Broker, markers: list[WritableTxnMarker]) -> list[WritableTxnMarkerResult]:
+def _write_of_coordinator(node: Broker, markers: list[WritableTxnMarker]) -> Reply:
     """The markers of another broker's coordinator, in one round of flushes."""
     appended = [node.markers.append(_marker_of(one), _partitions(one)) for one in markers]
-    return [_result(one, await each.settled()) for one, each in zip(markers, appended, strict=True)]
+    codes = [each.settled_now() for each in appended]
+    found = [each for each in codes if each is not None]
+    return _written(markers, found) if len(found) == len(codes) else _settle(markers, appended, codes)
+
+
+async def _settle(
+    markers: list[WritableTxnMarker],
+    appended: list[Appended],
+    codes: list[Mapping[TopicPartition, ErrorCode] | None],
+) -> Response:
+    pairs = zip(appended, codes, strict=True)
+    return _written(markers, [await each.settled() if known is None else known for each, known in pairs])
+
+
+def _written(markers: list[WritableTxnMarker], codes: list[Mapping[TopicPartition, ErrorCode]]) -> Response:
+    return WriteTxnMarkersResponse(markers=[_result(one, each) for one, each in zip(markers, codes, strict=True)])
+
+
+async def _write_all(node: Broker, markers: list[WritableTxnMarker], context: RequestContext) -> Response:
+    return WriteTxnMarkersResponse(markers=[await _write(node, marker, context) for marker in markers])
 
 
 def _marker_of(marker: WritableTxnMarker) -> Marker:

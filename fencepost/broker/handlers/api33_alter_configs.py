@@ -1,10 +1,10 @@
 """AlterConfigs (33): the older API, which removes every setting that the request does not name. Versions are equal."""
 
+from fencepost.broker.handlers.config_changes import refusal
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import Broker
-from fencepost.broker.security.checks import denied_resource
-from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, Outcome
-from fencepost.protocol.admin_enums import AclOperation, ConfigOperation
+from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits
+from fencepost.protocol.admin_enums import ConfigOperation
 from fencepost.protocol.messages.api33_alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -22,13 +22,10 @@ async def handle(node: Broker, request: AlterConfigsRequest, context: RequestCon
         )
         for resource in request.resources
     ]
-    refused = [
-        denied_resource(node, context, AclOperation.ALTER_CONFIGS, change.resource_type, change.resource_name)
-        for change in changes
-    ]
-    allowed = [change for change, error in zip(changes, refused, strict=True) if not error]
+    refused = [refusal(node, context, change) for change in changes]
+    allowed = [change for change, problem in zip(changes, refused, strict=True) if problem is None]
     decided = iter(await node.metadata.alter_configs(allowed, request.validate_only))
-    outcomes = [Outcome(error) if error else next(decided) for error in refused]
+    outcomes = [next(decided) if problem is None else problem for problem in refused]
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

@@ -41,4 +41,6 @@ def _outcome(node: Broker, path: str, tp: TopicPartition) -> ErrorCode:
         return ErrorCode.LOG_DIR_NOT_FOUND
     if not node.metadata.exists(tp):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.KAFKA_STORAGE_ERROR if node.is_offline(tp) else ErrorCode.NONE
+    if node.is_offline(tp):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.NONE if node.partitions.leads(tp) else ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,7 +1,7 @@
 """DescribeLogDirs (35): the data directory, its volume, and the size of each partition's log (KIP-113).
 
 v3 has an error for the whole response, v4 the sizes of the volume (KIP-827), v5 cordoned directories (KIP-1066), which
-this broker never has.
+this broker never has. With the tag `pause_ms` (a fencepost extension) the answer has the ends of the logs instead.
 """
 
 import logging
@@ -10,8 +10,10 @@ from collections.abc import Iterable
 
 import trio
 
+from fencepost.broker.handlers.log_ends import log_ends
 from fencepost.broker.log.storage.layout import absolute
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.reply import Response
 from fencepost.broker.ports import Broker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api35_describe_log_dirs import (
@@ -30,11 +32,13 @@ PARTITIONS_PER_CHECKPOINT = 100
 logger = logging.getLogger(__name__)
 
 
-async def handle(node: Broker, request: DescribeLogDirsRequest, _context: RequestContext) -> DescribeLogDirsResponse:
-    """Describe the one directory. `topics` null selects every partition; unknown partitions are left out.
+async def handle(node: Broker, request: DescribeLogDirsRequest, context: RequestContext) -> Response:
+    """Describe the one directory. `topics` null selects every partition. Those that it does not lead are left out.
 
     If the size of a log cannot be read, the directory's error is KAFKA_STORAGE_ERROR, as in Kafka.
     """
+    if request.pause_ms >= 0:
+        return await log_ends(node, request, context)
     log_dir = absolute(node.logs.place)
     if request.topics is None:
         wanted: Iterable[TopicPartition] = sorted(_all_partitions(node))
@@ -45,7 +49,7 @@ async def handle(node: Broker, request: DescribeLogDirsRequest, _context: Reques
     for count, tp in enumerate(wanted):
         if count % PARTITIONS_PER_CHECKPOINT == PARTITIONS_PER_CHECKPOINT - 1:
             await trio.lowlevel.checkpoint()  # reading the size of a log that is not open blocks on the disk
-        if node.is_offline(tp) or not node.metadata.exists(tp):
+        if node.is_offline(tp) or not node.partitions.leads(tp):
             continue
         try:
             size_bytes = node.logs.size_bytes(tp)

@@ -5,11 +5,12 @@ from collections import Counter
 
 from fencepost.broker.config.broker_config import is_without_effect
 from fencepost.broker.config.loggers import alter_loggers
+from fencepost.broker.handlers.config_changes import refusal
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import Broker
-from fencepost.broker.security.checks import denied_resource
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, Outcome
-from fencepost.protocol.admin_enums import AclOperation, ConfigResourceType
+from fencepost.coordinator.metadata.config_controller import TWICE
+from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -23,17 +24,13 @@ logger = logging.getLogger(__name__)
 async def alter(node: Broker, changes: list[ConfigEdits], validate_only: bool) -> list[Outcome]:
     """One outcome for each change. This process changes levels of loggers; the controller changes all else."""
     times = Counter((change.resource_type, change.resource_name) for change in changes)
-    of_loggers = [
-        c
-        for c in changes
-        if c.resource_type == ConfigResourceType.BROKER_LOGGER and times[c.resource_type, c.resource_name] == 1
-    ]
-    rest = [change for change in changes if change not in of_loggers]
-    decided = iter(await node.metadata.alter_configs(rest, validate_only))
+    rest = [change for change in changes if change.resource_type != ConfigResourceType.BROKER_LOGGER]
+    decided = iter(await node.metadata.alter_configs(rest, validate_only) if rest else ())
     outcomes = []
     for change in changes:
-        if change in of_loggers:
-            outcomes.append(alter_loggers(change, node.config.node_id, validate_only))
+        if change.resource_type == ConfigResourceType.BROKER_LOGGER:
+            is_once = times[change.resource_type, change.resource_name] == 1
+            outcomes.append(alter_loggers(change, node.config.node_id, validate_only) if is_once else TWICE)
             continue
         outcomes.append(next(decided))
         if (
@@ -63,13 +60,10 @@ async def handle(
         )
         for resource in request.resources
     ]
-    refused = [
-        denied_resource(node, context, AclOperation.ALTER_CONFIGS, change.resource_type, change.resource_name)
-        for change in changes
-    ]
-    allowed = [change for change, error in zip(changes, refused, strict=True) if not error]
+    refused = [refusal(node, context, change) for change in changes]
+    allowed = [change for change, problem in zip(changes, refused, strict=True) if problem is None]
     decided = iter(await alter(node, allowed, request.validate_only))
-    outcomes = [Outcome(error) if error else next(decided) for error in refused]
+    outcomes = [next(decided) if problem is None else problem for problem in refused]
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

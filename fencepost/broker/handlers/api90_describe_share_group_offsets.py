@@ -5,9 +5,10 @@ OffsetFetch has for one without an offset. With the tag `explain` (a fencepost e
 states of its records.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.peers.remote_ends import high_watermarks
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied, denied_topics
 from fencepost.broker.share.explaining import Explanations
@@ -68,7 +69,8 @@ async def _described(
         hidden = denied_topics(node, context, AclOperation.DESCRIBE, [topic.name for topic in found])
         found = [topic for topic in found if topic.name not in hidden]
         asked = {topic.name: sorted(topic.summaries) for topic in found}
-    topics = [_topic(node, topic, asked[topic.name]) for topic in found]
+    ends = await _ends(node, found)
+    topics = [_topic(node, topic, asked[topic.name], ends) for topic in found]
     if explanations is not None:
         for described in topics:
             for one in described.partitions:
@@ -78,28 +80,50 @@ async def _described(
     return DescribedGroup(group_id=group.group_id, topics=topics)
 
 
-def _topic(node: Broker, topic: TopicOffsets, numbers: Collection[int]) -> DescribedTopic:
+async def _ends(node: Broker, topics: Sequence[TopicOffsets]) -> Mapping[TopicPartition, int]:
+    """The high watermarks from which lags count; without those of leaders that do not answer."""
+    counted = [
+        TopicPartition(topic.name, number)
+        for topic in topics
+        for number, summary in topic.summaries.items()
+        if _has_lag(summary)
+    ]
+    own = {partition: log.high_watermark for partition in counted if (log := node.partition(partition)) is not None}
+    others = [partition for partition in counted if partition not in own]
+    return {**own, **await high_watermarks(node.place, node.metadata.image, others)} if others else own
+
+
+def _has_lag(summary: StateSummary) -> bool:
+    known = summary.start_offset != UNINITIALIZED and summary.delivery_complete_count != UNKNOWN
+    return known and not summary.error
+
+
+def _topic(
+    node: Broker, topic: TopicOffsets, numbers: Collection[int], ends: Mapping[TopicPartition, int]
+) -> DescribedTopic:
     partitions = [
-        _partition(node, TopicPartition(topic.name, number), topic.summaries.get(number, NO_STATE))
+        _partition(node, TopicPartition(topic.name, number), topic.summaries.get(number, NO_STATE), ends)
         for number in numbers
     ]
     return DescribedTopic(topic_name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
-def _partition(node: Broker, partition: TopicPartition, summary: StateSummary) -> DescribedPartition:
+def _partition(
+    node: Broker, partition: TopicPartition, summary: StateSummary, ends: Mapping[TopicPartition, int]
+) -> DescribedPartition:
     """The lag counts the records up to the high watermark that are neither acknowledged nor archived.
 
-    (Kafka's GroupCoordinatorService.computeShareGroupLagAndBuildResponse)
+    (Kafka's GroupCoordinatorService.computeShareGroupLagAndBuildResponse, which asks the leaders for the ends)
     """
     number = partition.partition
     if summary.error:
         return DescribedPartition(partition_index=number, start_offset=UNINITIALIZED, leader_epoch=0, lag=UNKNOWN)
     lag = UNKNOWN
-    if summary.start_offset != UNINITIALIZED and summary.delivery_complete_count != UNKNOWN:
-        log = node.partition(partition)
-        if log is None:
+    if _has_lag(summary):
+        end = ends.get(partition)
+        if end is None:
             return DescribedPartition(partition_index=number, error_code=node.absence(partition))
-        lag = log.high_watermark - summary.start_offset - summary.delivery_complete_count
+        lag = end - summary.start_offset - summary.delivery_complete_count
     return DescribedPartition(
         partition_index=number, start_offset=summary.start_offset, leader_epoch=summary.leader_epoch, lag=lag
     )

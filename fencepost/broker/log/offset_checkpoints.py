@@ -16,6 +16,7 @@ from fencepost.broker.log.storage.checkpoints import (
     RECOVERY_POINTS,
     encode_offsets,
     is_exact,
+    load_log_start_owners,
     load_log_starts,
     load_offsets,
     load_owners,
@@ -69,9 +70,8 @@ class OffsetCheckpoints:
         """Partitions that have a recovery point and no log: the log is lost, unless the topic was deleted."""
         self._lost_points = {tp: recovery_points[tp] for tp in self.without_log}
         self.log_starts = _of_logs(known, load_log_starts(store))
-        owners = load_owners(store, LOG_STARTS) or load_owners(store, LOG_STARTS_TWIN)
         self._owners = {name: load_owners(store, name) for name in (RECOVERY_POINTS, CLEANER_OFFSETS)}
-        self._owners[LOG_STARTS] = owners
+        self._owners[LOG_STARTS] = load_log_start_owners(store)
         """The topic ids in the files, by partition; of logs that were opened, those of the logs."""
         cleaned_to = _of_logs(known, load_offsets(store, CLEANER_OFFSETS))
         owned = self._owners[CLEANER_OFFSETS]

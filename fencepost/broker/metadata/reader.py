@@ -15,7 +15,7 @@ its length times the number of topics: use each moment as it comes, and do not k
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from fencepost.broker.log.recovery.scanning import batches
 from fencepost.broker.log.storage.store import END_MARK, CorruptLogFile
@@ -23,11 +23,11 @@ from fencepost.broker.log.verify.files import ReadSegment, file_names, segment_b
 from fencepost.coordinator.metadata.delta import MetadataCorrupt
 from fencepost.coordinator.metadata.history import MetadataChange, MetadataHistory
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE, MetadataImage
+from fencepost.coordinator.metadata.ports import LoggedBatch
 from fencepost.coordinator.metadata.snapshot import SnapshotId, read_snapshot, snapshot_id
 from fencepost.coordinator.metadata.transactions import MetadataLoader
 from fencepost.protocol.batch_header import CorruptBatch, check_crc
 from fencepost.protocol.metadata_entries import MetadataEntry
-from fencepost.protocol.metadata_records import MetadataRecordError, decode_metadata_records
 from fencepost.protocol.records import decode_records
 from fencepost.protocol.topics import METADATA_TOPIC
 
@@ -38,15 +38,6 @@ TRIES = 5
 
 class NoMetadataLog(Exception):
     """The directory holds no metadata log, or no longer the records that an offset needs."""
-
-
-class LoggedBatch(NamedTuple):
-    """One batch of the log: its records, or None for a control batch, which holds no metadata."""
-
-    base_offset: int
-    next_offset: int
-    timestamp_ms: int
-    entries: list[MetadataEntry] | None
 
 
 class MetadataReader:
@@ -151,7 +142,7 @@ class LogPosition:
     def batches(self, stop: int | None = None) -> Iterator[LoggedBatch]:
         """The batches from the position on, each once; ends before the first that reaches beyond `stop`.
 
-        Raises NoMetadataLog if the next records are deleted, MetadataCorrupt for an invalid record, and OSError.
+        Raises NoMetadataLog if the next records are deleted, and OSError.
         """
         self.tail = None
         bases = segment_bases(file_names(self._directory))
@@ -180,15 +171,12 @@ class LogPosition:
                 if stop is not None and header.next_offset > stop:
                     return
                 if header.next_offset > self.next_offset:
-                    entries = None
+                    values = None
                     if not header.is_control:
                         values = [record.value or b"" for record in decode_records(data, 0, header)]
-                        entries = [*decode_metadata_records(values)]
                     self.next_offset = header.next_offset
-                    yield LoggedBatch(header.base_offset, header.next_offset, header.max_timestamp, entries)
+                    yield LoggedBatch(header.base_offset, header.next_offset, header.max_timestamp, values)
                 self._position = position + header.size_bytes
-        except MetadataRecordError as error:
-            raise MetadataCorrupt(self.next_offset, str(error)) from error
         except (CorruptLogFile, CorruptBatch) as error:
             mark = segment.file.read(self._position, len(END_MARK))
             if mark.rstrip(b"\0") and mark != END_MARK:
@@ -221,10 +209,10 @@ class LogFollower:
     def _changes(self, stop: int | None) -> Iterator[tuple[LoggedBatch, list[MetadataEntry]]]:
         """The batches from here on that hold metadata; control batches are skipped."""
         for batch in self._log.batches(stop):
-            if batch.entries is None:
+            if batch.values is None:
                 self._folded.pass_over(batch.base_offset, batch.next_offset)
             else:
-                yield batch, batch.entries
+                yield batch, batch.entries()
 
 
 class ImageFollower(LogFollower):

@@ -7,7 +7,7 @@ broker.
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import trio
 
@@ -19,6 +19,7 @@ from fencepost.broker.peers.following import MetadataFollower
 from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.broker.place import Place
 from fencepost.broker.ports import Broker
+from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataResponse
@@ -43,6 +44,8 @@ CHANGES = frozenset(
     }
 )
 """Changes of the metadata."""
+SETTINGS = frozenset({ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS})
+"""Changes of settings, of which some are for this broker alone."""
 FORWARDED = CHANGES | OF_CONTROLLER | {ApiKey.METADATA, ApiKey.OFFSET_FETCH}
 """What an envelope may hold: Metadata creates missing topics; `remote_offsets` says why OffsetFetch."""
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.LEADER_NOT_AVAILABLE})
@@ -63,11 +66,38 @@ def forwarded(place: Place, follower: MetadataFollower, api_key: int, handle: Ha
         own = partial(handle, node, request, context)
         if place.is_controller or context.session.forwarded:
             return own()
+        if api_key in SETTINGS:
+            return _settings(place, request, context, partial(handle, node))
         if api_key == ApiKey.METADATA:
             return _newest(place, partial(follower.catch_up, node), request, context, own)
         return _at_controller(place, request, context, own)
 
     return forwarding
+
+
+async def _settings(
+    place: Place, request: Any, context: RequestContext, handle: Callable[[Any, RequestContext], Reply]
+) -> Ready:
+    """The controller's answer about each resource, and this broker's own about those that only it can judge.
+
+    These are the levels of its loggers, and what names another broker (Kafka's ConfigAdminManager.preprocess).
+    """
+    own = [_is_own(resource, place.node_id) for resource in request.resources]
+    parts = {
+        side: [one for one, mine in zip(request.resources, own, strict=True) if mine is side] for side in (True, False)
+    }
+    here, there = (type(request)(resources=part, validate_only=request.validate_only) for part in parts.values())
+    answer: Any = await ready(handle(here, context))
+    if there.resources:
+        others: Any = await _at_controller(place, there, context, partial(handle, there, context))
+        mine, its = iter(answer.responses), iter(others.responses)
+        answer.responses = [next(mine if one else its) for one in own]
+    return cast(Ready, answer)
+
+
+def _is_own(resource: Any, node_id: int) -> bool:
+    other = resource.resource_type == ConfigResourceType.BROKER and resource.resource_name not in ("", str(node_id))
+    return other or resource.resource_type == ConfigResourceType.BROKER_LOGGER
 
 
 async def _newest(

@@ -1,11 +1,14 @@
 """Transactions that another broker coordinates: a partition's leader asks it before the first write; and producer ids.
 
-Kafka's brokers do the same, with the same request (KIP-890): AddPartitionsToTxn v5, which verifies or adds.
+Kafka's brokers do the same, with the same request (KIP-890): AddPartitionsToTxn v5, which verifies or adds. All
+transactions that wait for one broker are in one request.
 """
 
 import logging
 from collections.abc import Collection
+from functools import partial
 
+from fencepost.broker.peers.asked_together import AskedTogether
 from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.broker.peers.positions import Positions
 from fencepost.broker.place import Place
@@ -15,7 +18,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
 from fencepost.protocol.messages.api24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
@@ -36,6 +39,8 @@ class RemoteTransactions:
         self._topics = topics
         self._partitions = partitions
         self._positions = Positions(place)
+        self._asked: dict[int, AskedTogether[AddPartitionsToTxnTransaction, dict[TopicPartition, ErrorCode]]] = {}
+        """By broker."""
 
     def coordinates(self, transactional_id: str) -> bool:
         return not self._place.leads_partition(*self._partition(transactional_id))
@@ -65,15 +70,24 @@ class RemoteTransactions:
             verify_only=not add,
             topics=[AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()],
         )
+        asked = self._asked.get(broker)
+        if asked is None:
+            asked = self._asked[broker] = AskedTogether(partial(self._ask, broker))
         try:
-            answer = await self._place.links.ask(
-                broker, AddPartitionsToTxnRequest(transactions=[transaction]), ADD_VERSION
-            )
-            await self._positions.note()
+            return await asked.ask(transaction)
         except PeerUnavailable as error:
             logger.warning("transactional id %r cannot be verified: %s", transactional_id, error)
             return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
-        return _codes(answer, partitions)
+
+    async def _ask(
+        self, broker: int, transactions: list[AddPartitionsToTxnTransaction]
+    ) -> list[dict[TopicPartition, ErrorCode]]:
+        """The errors of each transaction. Raises PeerUnavailable."""
+        answer = await self._place.links.ask(broker, AddPartitionsToTxnRequest(transactions=transactions), ADD_VERSION)
+        await self._positions.note()
+        results = answer.results_by_transaction or [AddPartitionsToTxnResult()] * len(transactions)
+        code = ErrorCode(answer.error_code) or ErrorCode.UNKNOWN_SERVER_ERROR
+        return [_codes(one, result, code) for one, result in zip(transactions, results, strict=True)]
 
     def _partition(self, transactional_id: str) -> tuple[bytes, int]:
         topic_id = self._topics.topic_id(TRANSACTION_TOPIC)
@@ -82,13 +96,13 @@ class RemoteTransactions:
 
 
 def _codes(
-    answer: AddPartitionsToTxnResponse, partitions: Collection[TopicPartition]
+    asked: AddPartitionsToTxnTransaction, result: AddPartitionsToTxnResult, missing: ErrorCode
 ) -> dict[TopicPartition, ErrorCode]:
-    found = dict.fromkeys(partitions, ErrorCode(answer.error_code) or ErrorCode.UNKNOWN_SERVER_ERROR)
-    for transaction in answer.results_by_transaction:
-        for topic in transaction.topic_results:
-            for part in topic.results_by_partition:
-                found[TopicPartition(topic.name, part.partition_index)] = ErrorCode(part.partition_error_code)
+    """The error of each partition; `missing` for one that the answer does not name."""
+    found = {TopicPartition(topic.name, number): missing for topic in asked.topics for number in topic.partitions}
+    for topic in result.topic_results:
+        for part in topic.results_by_partition:
+            found[TopicPartition(topic.name, part.partition_index)] = ErrorCode(part.partition_error_code)
     return found
 
 

@@ -15,7 +15,7 @@ from fencepost.broker.ports import Broker
 from fencepost.broker.purgatory import Watched
 from fencepost.broker.share.led import LedPartition
 from fencepost.broker.share.partitions import SharePartitions
-from fencepost.broker.share.reading import LaterRecords, SharedRead, read_for, times_in
+from fencepost.broker.share.reading import LaterRecords, SharedRead, times_in
 from fencepost.broker.share.requests import STEP_PARTITIONS, in_steps
 from fencepost.broker.share.sessions import MemberKey, TopicIdPartition
 from fencepost.broker.share.values import AcquireMode, Want
@@ -122,7 +122,9 @@ class ShareFetch:
                 continue
             try:
                 offset = max(led.core.next_fetch_offset(), led.log.log_start_offset)
-                size = readable_bytes(led.log, offset, self._isolation)
+                size = self._shares.kept.size_bytes(led, offset, self._isolation)  # of more that may be read
+                if size < self._bytes_min or not size:
+                    size = readable_bytes(led.log, offset, self._isolation)
             except (OSError, CorruptLogFile):
                 return True  # the read raises the same error, and reports it
             total, some = total + size, some or size > 0
@@ -158,8 +160,8 @@ class ShareFetch:
         if log.log_start_offset > core.start_offset:
             core.log_start_moved(log.log_start_offset)
         offset = core.next_fetch_offset()
-        read = read_for(
-            log,
+        read = self._shares.kept.read(
+            led,
             offset,
             max(bytes_max, 1),
             records_max + max(core.end_offset - offset, 0),  # all others up to the end may be in flight

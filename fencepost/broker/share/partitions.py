@@ -19,6 +19,7 @@ from fencepost.broker.log.reading import offset_for_timestamp
 from fencepost.broker.ports import Broker
 from fencepost.broker.share.change import Change
 from fencepost.broker.share.dead_letters import DeadLetterWriter
+from fencepost.broker.share.kept_batches import KeptBatches
 from fencepost.broker.share.led import (
     FENCED,
     LedPartition,
@@ -41,6 +42,7 @@ from fencepost.coordinator.share.values import (
     ShareKey,
     SharePersister,
     StateUpdate,
+    joined,
 )
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.reset_policy import EARLIEST, LATEST
@@ -63,6 +65,7 @@ class SharePartitions:
         self._persister = persister
         self._led: dict[ShareKey, LedPartition] = {}
         self._of_group: dict[str, dict[ShareKey, LedPartition]] = {}
+        self.kept = KeptBatches()
         self._timers: Timers[ShareKey] = Timers()
         self._earlier_timer = trio.Event()
         self._nursery: trio.Nursery | None = None
@@ -146,6 +149,7 @@ class SharePartitions:
     def _drop(self, led: LedPartition, error: ErrorCode) -> None:
         """Use it no more. What is being stored is settled by its task; what waits for it is refused."""
         led.error = error
+        self.kept.forget(led)
         if self._led.get(led.key) is led:
             del self._led[led.key], self._of_group[led.key.group_id][led.key]
             if not self._of_group[led.key.group_id]:
@@ -223,34 +227,30 @@ class SharePartitions:
         return storing
 
     async def _store(self, led: LedPartition) -> None:
-        """Store what is queued, all that came meanwhile at once, until the queue is empty."""
+        """Store what is queued, all that came meanwhile as one update, until the queue is empty."""
         while led.queue and not led.error:
             storing = led.queue[:]
-            epoch = led.log.leader_epoch
-            outcomes = await self._persister.write(
-                [(led.key, each.change.update(epoch, self.wall_ahead_ms)) for each in storing]
-            )
-            for each, outcome in zip(storing, outcomes, strict=True):
-                dead = each.change.settle(not outcome.error)
-                self._give_up(led, dead)
+            updates = [each.change.update(led.log.leader_epoch, self.wall_ahead_ms) for each in storing]
+            [outcome] = await self._persister.write([(led.key, joined(updates))])
+            for each in storing:
+                self._give_up(led, each.change.settle(not outcome.error))
                 each.finish(client_error(outcome.error))
             del led.queue[: len(storing)]
-            failed = next((outcome for outcome in outcomes if outcome.error), None)
-            if failed is not None:
+            if outcome.error:
                 logger.warning(
                     "the state of a share partition cannot be stored, no record is delivered until it can"
                     " group=%s partition=%s cause=%s %s",
                     led.key.group_id,
                     led.tp,
-                    failed.error.name,
-                    failed.message or "",
+                    outcome.error.name,
+                    outcome.message or "",
                 )
                 # INVALID_REQUEST: the state is deleted, and the group perhaps created again.
-                if client_error(failed.error) in FENCED or failed.error is ErrorCode.INVALID_REQUEST:
-                    self._drop(led, client_error(failed.error))
+                if client_error(outcome.error) in FENCED or outcome.error is ErrorCode.INVALID_REQUEST:
+                    self._drop(led, client_error(outcome.error))
                 elif not led.unstorable:
                     self._start(self._store_again, led)
-            led.unstorable = failed is not None
+            led.unstorable = bool(outcome.error)
             self.changed(led)
         self._refuse(led)
         self._drop_unused(led)

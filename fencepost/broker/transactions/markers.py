@@ -44,14 +44,15 @@ class Markers:
         `__share_group_state` the share coordinator the acknowledgements. If the coordinator could not load its log, the
         marker must wait: a log restored from a backup would lack it.
         """
-        elsewhere = self._node.place.leaders_elsewhere(partitions)
-        if not elsewhere:
+        place = self._node.place
+        elsewhere, writer = place.leaders_elsewhere(partitions), place.marker_writer
+        if writer is None or not elsewhere:
             return await Appended(self._node, marker, partitions).settled()
         here = frozenset(partitions).difference(*elsewhere.values())
         results: dict[TopicPartition, ErrorCode] = {}
 
         async def there(broker: int, some: Collection[TopicPartition]) -> None:
-            results.update(await self._node.place.write_markers(broker, marker, some))
+            results.update(await writer.write(broker, marker, some))
 
         async with trio.open_nursery() as nursery:
             for broker, some in elsewhere.items():
@@ -73,6 +74,7 @@ class Markers:
 
     def how_ended(self, producer_id: int, marker_epoch: int, partitions: Collection[TopicPartition]) -> HowEnded:
         """Whether a log has a marker of this epoch. In a cluster the decision is never behind its markers."""
+        # With partitions of other cores neither: `append_with_decision` appends nothing, so its markers came after it.
         if self._node.place.commits_together or self._node.place.leaders_elsewhere(partitions):
             return HowEnded.NOT_ENDED
         is_known = True

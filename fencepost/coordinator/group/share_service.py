@@ -92,8 +92,11 @@ class ShareGroups:
         """What must begin before this heartbeat is answered. Raises Refused."""
         context = self._context(self._find(self._shard(request.group_id), request))
         old, new = heartbeat.sender(context, request)
-        group, topics = context.group, heartbeat.subscribed(context.group, old, new)
-        retry_ms = self.config.group_share_initialize_retry_interval_ms
+        group, retry_ms = context.group, self.config.group_share_initialize_retry_interval_ms
+        is_known = group.members.get(old.member_id) is old and new.topics is old.topics
+        if is_known and group.has_begun_all(context.image, context.now_ms, retry_ms):
+            return None
+        topics = heartbeat.subscribed(group, old, new)
         missing = group.partitions.missing(topics, context.image, context.now_ms, retry_ms)
         epoch = new_state_epoch(group.epoch, context.now_ms)
         return Plan(missing, group.partitions.first_states(group.group_id, epoch, missing)) if missing else None

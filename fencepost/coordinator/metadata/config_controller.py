@@ -1,7 +1,7 @@
 """Decides on changes of configurations: replaced (AlterConfigs) or edited (IncrementalAlterConfigs). Pure."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.metadata.commands import DONE, ConfigEdit, ConfigEdits, Outcome
@@ -12,6 +12,7 @@ from fencepost.protocol.admin_enums import ConfigOperation, ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_record_types import ConfigRecord, MetadataRecord
 
+TWICE = Outcome(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 Configs = Decision[MetadataRecord, list[Outcome], None]
 
 
@@ -29,7 +30,7 @@ class ConfigController:
         outcomes: list[Outcome] = []
         for change in changes:
             if counts[change.resource_type, change.resource_name] > 1:
-                outcomes.append(Outcome(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."))
+                outcomes.append(TWICE)
                 continue
             decided = self._alter_one(image, change)
             if isinstance(decided, Outcome):
@@ -78,8 +79,9 @@ class ConfigController:
                     return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
                 return ConfigResource(ConfigResourceType.TOPIC, name)
             case ConfigResourceType.BROKER:
-                wrong = broker_name_problem(name, self._facts.node_id, self._facts.brokers)
-                return wrong or ConfigResource(ConfigResourceType.BROKER, name)
+                if name and name != str(self._facts.node_id) and name not in map(str, image.brokers):
+                    return Outcome(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+                return ConfigResource(ConfigResourceType.BROKER, name)
             case ConfigResourceType.GROUP:
                 if not name:
                     return Outcome(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
@@ -128,9 +130,9 @@ class ConfigController:
         return None if problem is None else Outcome(code, problem)
 
 
-def broker_name_problem(name: str, node_id: int, brokers: Collection[int] = ()) -> Outcome | None:
-    """Why a broker resource's name is invalid, or None: it is empty (all brokers), or one of these ids."""
-    if not name or name in map(str, (node_id, *brokers)):
+def broker_name_problem(name: str, node_id: int) -> Outcome | None:
+    """Why a broker resource's name is invalid, or None: it is empty (all brokers) or this broker's id."""
+    if not name or name == str(node_id):
         return None
     if not (name.isascii() and name.lstrip("-").isdigit()):
         return Outcome(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import trio
 
-from fencepost.coordinator.metadata.delta import Change, MetadataCorrupt, TopicDeleted
+from fencepost.coordinator.metadata.delta import Change, TopicDeleted
 from fencepost.coordinator.metadata.features import TRANSACTIONS_SINCE
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE, METADATA_VERSION, MetadataImage
 from fencepost.coordinator.metadata.ports import Bounds, LoggedBatch, MetadataLog, Observer
@@ -26,7 +26,7 @@ from fencepost.protocol.metadata_record_types import (
     EndTransactionRecord,
     NoOpRecord,
 )
-from fencepost.protocol.metadata_records import MetadataRecordError, decode_metadata_records, encode_metadata_records
+from fencepost.protocol.metadata_records import encode_metadata_records
 
 FAILOVER = "Controller failover"
 """The reason in the Abort of a transaction that another controller or process left open; Kafka's words."""
@@ -132,12 +132,7 @@ class MetadataJournal:
             self._loader.pass_over(batch.base_offset, batch.next_offset)
             return ()
         self.bytes_read += sum(map(len, batch.values))
-        entries: list[MetadataEntry] = []
-        try:
-            entries.extend(decode_metadata_records(batch.values))
-        except MetadataRecordError as error:
-            raise MetadataCorrupt(batch.base_offset + record_count(entries), str(error)) from error
-        return self._loader.load_batch(batch.base_offset, entries)
+        return self._loader.load_batch(batch.base_offset, batch.entries())
 
     # Writing
 

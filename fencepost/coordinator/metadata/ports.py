@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from fencepost.coordinator.metadata.commands import Outcome
-from fencepost.coordinator.metadata.delta import Change
+from fencepost.coordinator.metadata.delta import Change, MetadataCorrupt
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.ports import Ticket
 from fencepost.protocol.admin_enums import ConfigResourceType
+from fencepost.protocol.metadata_entries import MetadataEntry, record_count
+from fencepost.protocol.metadata_records import MetadataRecordError, decode_metadata_records
 
 Observer = Callable[[Sequence[Change]], None]
 """Called with changes once they are durable and in the image, in order; it must not block."""
@@ -61,6 +63,15 @@ class LoggedBatch(NamedTuple):
     next_offset: int
     timestamp_ms: int
     values: Sequence[bytes] | None
+
+    def entries(self) -> list[MetadataEntry]:
+        """The decoded values; none of a control batch. Raises MetadataCorrupt."""
+        found: list[MetadataEntry] = []
+        try:
+            found.extend(decode_metadata_records(self.values or ()))
+        except MetadataRecordError as error:
+            raise MetadataCorrupt(self.base_offset + record_count(found), str(error)) from error
+        return found
 
 
 class Snapshots(Protocol):

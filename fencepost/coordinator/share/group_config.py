@@ -11,9 +11,12 @@ GROUPS_KEPT = 1000
 """How many groups' settings are kept parsed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ShareGroupSettings:
-    """What holds for one share group: its own settings, or else those of the broker."""
+    """What holds for one share group: its own settings, or else those of the broker.
+
+    Each request looks them up several times: they are the same object while nothing changes.
+    """
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -32,7 +35,7 @@ class ShareGroupSettings:
     """Whether the whole record goes there, or only the headers that say where it was."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ShareGroupConfig:
     """The broker's settings of share groups; the defaults are Kafka's."""
 
@@ -46,7 +49,7 @@ class ShareGroupConfig:
     group_share_delivery_count_limit: int = 5
     group_share_partition_max_record_locks: int = 2_000
     group_share_max_share_sessions: int = 2_000
-    group_share_bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict, hash=False)
+    group_share_bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """The lowest and highest value of each setting of a single group, by its name (`share.session.timeout.ms`, ...)."""
 
     def of_group(self, configs: Mapping[str, str]) -> ShareGroupSettings:

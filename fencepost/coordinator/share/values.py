@@ -82,6 +82,20 @@ class StateUpdate(NamedTuple):
     batches: Sequence[StateBatch]
 
 
+def joined(updates: Sequence[StateUpdate]) -> StateUpdate:
+    """Updates of one share partition, in the order in which they are to be stored, as one: neighbours alike are one."""
+    if len(updates) == 1:
+        return updates[0]
+    batches: list[StateBatch] = []
+    for update in updates:
+        for batch in update.batches:
+            if batches and batches[-1][1:] == (batch.first_offset - 1, *batch[2:]):
+                batch = batch._replace(first_offset=batches.pop().first_offset)
+            batches.append(batch)
+    start_offset = max(update.start_offset for update in updates)  # it never falls; UNINITIALIZED is below all
+    return updates[-1]._replace(start_offset=start_offset, batches=batches)
+
+
 class StoredState(NamedTuple):
     """What the share coordinator knows of a share partition."""
 

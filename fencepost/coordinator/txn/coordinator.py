@@ -210,12 +210,24 @@ class TransactionCoordinator:
         wanted = frozenset(partitions)
         if refused := self.refused(wanted):
             return refused
-        if verify_only:
-            command = commands.VerifyPartitions(producer_id, producer_epoch, wanted)
-            soon = self.submit(transactional_id, command, caller)
-        else:
-            soon = self.adding(transactional_id, producer_id, producer_epoch, wanted, client_version, caller)
+        soon = self.joining(transactional_id, producer_id, producer_epoch, wanted, client_version, verify_only, caller)
         return wire_codes.by_partition(wanted, await resolve(soon))
+
+    def joining(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: frozenset[TopicPartition],
+        client_version: int,
+        verify_only: bool,
+        caller: Caller | None,
+    ) -> Answer | Waiting:
+        """As `add_partitions`, for partitions that exist."""
+        if not verify_only:
+            return self.adding(transactional_id, producer_id, producer_epoch, partitions, client_version, caller)
+        command = commands.VerifyPartitions(producer_id, producer_epoch, partitions)
+        return self.submit(transactional_id, command, caller)
 
     def refused(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
         """The error of each partition if the cluster lacks any: then none may join (row T3). Empty if all exist."""

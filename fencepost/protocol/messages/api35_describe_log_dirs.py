@@ -1,6 +1,7 @@
 """DescribeLogDirs (35): the directories of a broker and the sizes of their replicas (KIP-113).
 
-v3 brings an error for the whole answer, v4 sizes of the volumes (KIP-827), v5 cordoned directories (KIP-1066).
+v3 brings an error for the whole answer, v4 sizes of the volumes (KIP-827), v5 cordoned directories (KIP-1066). Tag 1000
+is fencepost's (docs/decisions/0016-tagged-fields.md).
 """
 
 from fencepost.protocol.api_keys import ApiKey
@@ -14,6 +15,7 @@ class DescribableLogDirTopic(Value):
 
 class DescribeLogDirsRequest(RequestValue["DescribeLogDirsResponse"], api=ApiKey.DESCRIBE_LOG_DIRS):
     topics: list[DescribableLogDirTopic] | None = []
+    pause_ms: Int32 = since(2, default=-1, tag=1000)
 
 
 class DescribeLogDirsPartition(Value):
@@ -37,7 +39,24 @@ class DescribeLogDirsResult(Value):
     is_cordoned: Bool = since(5)
 
 
+class LogEnd(Value):
+    partition_index: Int32 = 0
+    high_watermark: Int64 = 0
+
+
+class LogEndTopic(Value):
+    name: String = ""
+    partitions: list[LogEnd] = []
+
+
+class LogEnds(Value):
+    since_us: Int64 = 0
+    until_us: Int64 = 0
+    topics: list[LogEndTopic] = []
+
+
 class DescribeLogDirsResponse(ResponseValue, api=ApiKey.DESCRIBE_LOG_DIRS):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = since(3)
     results: list[DescribeLogDirsResult] = []
+    ends: LogEnds | None = since(2, tag=1000)

@@ -110,7 +110,7 @@ def test_a_plan_is_shown_applied_and_then_nothing_is_left_to_do(broker: BrokerPr
         ('[topics.all-bad.configs]\nretention.ms = "soon"\n', "INVALID_CONFIG", "topic all-bad"),
         ('[topics.__consumer_offsets]\nstate = "absent"\n', "INVALID_REQUEST", "topic __consumer_offsets"),
         ("[brokers.all.configs]\nnode.id = 7\n", "INVALID_REQUEST", "broker all"),
-        ("[brokers.7.configs]\nlog.cleaner.threads = 2\n", "INVALID_REQUEST", "broker 7"),
+        ("[brokers.7.configs]\nlog.cleaner.threads = 2\n", "BROKER_ID_NOT_REGISTERED", "broker 7"),
         ('[groups.g.configs]\nconsumer.session.timeout.ms = "x"\n', "INVALID_CONFIG", "group g"),
     ],
 )

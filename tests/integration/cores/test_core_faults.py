@@ -1,6 +1,8 @@
 """What the cores of a broker do when one of them, the controller's or the supervisor dies, and what they delete."""
 
+import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -8,6 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -105,8 +109,33 @@ def test_a_core_that_cannot_start_leaves_the_others_serving(start: StartCores) -
     assert cores.produce(1, "t", batch_of(b"v"), leaders.index(1)).error_code == ErrorCode.NONE
 
 
+def test_a_core_whose_port_is_taken_at_the_first_start_leaves_the_others_serving(tmp_path: Path) -> None:
+    """The line of a broker that is ready says which core is missing, the log why, and `/ready` that it is."""
+    broker = BrokerProcess(tmp_path, data_dir=tmp_path / "data", cores=3, arguments=["--metrics", "127.0.0.1:0"])
+    with broker:
+        broker.stop()
+        with socket.create_server(broker.core_address(1)):
+            cores = Cores(broker.start())
+            assert broker.facts["missing"] == "1"
+            assert re.search(
+                rf"core 1: .*cannot listen on 127.0.0.1:{broker.port + 1}: Address already in use", broker.log()
+            )
+            assert "core 1 cannot start, the others serve without it" in broker.log()
+            with pytest.raises(HTTPError, match="503") as unready:
+                urlopen(f"http://{broker.facts['metrics']}/ready", timeout=30)
+            assert "core_1" in json.loads(unready.value.read())["reasons"]
+            with wire_to(broker, 0) as wire:
+                wire.create_topic("t", 3)
+            leaders = cores.leaders("t", 2)
+            for partition, core in enumerate(leaders):
+                if core != 1:
+                    assert cores.produce(core, "t", batch_of(b"v"), partition).error_code == ErrorCode.NONE
+        assert cores.produce(1, "t", batch_of(b"v"), leaders.index(1)).error_code == ErrorCode.NONE
+        assert broker.stop() == 0
+
+
 def test_a_broker_whose_first_core_cannot_start_ends(tmp_path: Path) -> None:
-    """As a broker of one core does: nobody serves without the metadata."""
+    """As a broker of one core does: no broker serves without the metadata."""
     broker = BrokerProcess(tmp_path, data_dir=tmp_path / "data", cores=3)
     broker.start().stop()
     with socket.create_server((broker.host, broker.port)), pytest.raises(BrokerFailed, match="exit code 1"):

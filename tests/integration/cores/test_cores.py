@@ -14,6 +14,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+import fencepost
+import fencepost.sync
 from fencepost.testing.reserved_port import free_port
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.waiting import until
@@ -79,7 +81,7 @@ def produced(address: str, values: list[bytes]) -> None:
 
 
 def consumed(address: str, count: int) -> list[bytes]:
-    """The committed records, when there are so many."""
+    """The committed records, when there are `count`."""
     consumer = Consumer(
         {
             "bootstrap.servers": address,
@@ -159,3 +161,17 @@ def test_one_page_has_the_metrics_of_all_cores(cores: Cores, address: str) -> No
     assert [number for number, _ in led] == ["0", "1", "2"]
     assert all(int(count) >= PARTITIONS // CORES for _, count in led)
     assert text.count("# TYPE kafka_server_replicamanager_leadercount gauge") == 1
+
+
+def test_a_share_group_has_the_lag_of_partitions_on_all_cores(address: str) -> None:
+    """GroupCoordinatorService.computeShareGroupLagAndBuildResponse: the leaders are asked for the ends (KIP-1226)."""
+    producer = Producer({"bootstrap.servers": address})
+    for partition in range(PARTITIONS):
+        for _ in range(partition):
+            producer.produce(TOPIC, b"x", partition=partition)
+    producer.flush(60)
+    places = [fencepost.TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
+    with fencepost.sync.Client(address) as kafka, kafka.admin() as admin:
+        admin.alter_share_group_offsets("workers", dict.fromkeys(places, 0))
+        found = admin.list_share_group_offsets("workers")
+    assert [found[place].lag for place in places] == list(range(PARTITIONS))

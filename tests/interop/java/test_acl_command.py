@@ -8,7 +8,7 @@ from tests.interop.java.kafka_jvm import KafkaJvm
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.command_line import command
 
-SETTINGS = {"storage": "memory", "authorizer.class.name": "standard", "super.users": "User:ANONYMOUS"}
+SETTINGS = {"authorizer.class.name": "standard", "super.users": "User:ANONYMOUS"}
 CONVENIENCE = {
     "producer": ("--producer", "--topic", "t-p", "--transactional-id", "x"),
     "consumer": ("--consumer", "--topic", "t-c", "--group", "g"),

@@ -12,6 +12,7 @@ from tests.interop.java.jars import class_path, java
 from tests.interop.java.kafka_jvm import KafkaJvm
 from tests.interop.members.process import wait_until
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.leaders import Leaders
 from tests.kit.settings import QUICK_GROUPS
 from tests.kit.wire import Wire, batch_of
 
@@ -81,10 +82,10 @@ class ConsoleConsumer:
 
 def feed(broker: BrokerProcess, begin: int, count: int) -> None:
     """Write so many records to each partition."""
-    with Wire(broker.connect()) as wire:
+    with Leaders(broker.address) as leaders:
         for partition in range(PARTITIONS):
             values = [b"%d/%d" % (partition, number) for number in range(begin, begin + count)]
-            wire.produce("t", batch_of(*values), partition=partition)
+            leaders.produce("t", batch_of(*values), partition=partition)
 
 
 def table(printed: str) -> list[dict[str, str]]:

@@ -68,7 +68,7 @@ class _Silent(Screen):
 @pytest.mark.parametrize("lost", ["committed", "in vain", "kill", "nothing"])
 def test_the_verdict_fails_where_nothing_was_put_to_the_test(tmp_path: Path, lost: str) -> None:
     show: Any = play.Play(play.Setting(tmp_path, 4, 1000, False), _Silent())
-    show.kills = {"producer killed": 1.0} | ({} if lost == "kill" else {"broker killed": 2.0})
+    show.kills = {"producer killed": 1.0, "broker killed": 3.0} | ({} if lost == "kill" else {"core killed": 2.0})
     show._aborted_rows = 1000
     committed = 336_775 if lost == "committed" else 336_776
     counts = Counts(committed, 336_776 if lost == "in vain" else 338_000)

@@ -1,10 +1,13 @@
 """The data directory and what is above it last, at whatever call their maker died; so does what stands in it."""
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from fencepost.broker.log.storage import disk as disks
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.metadata.identity import (
     META_PROPERTIES,
@@ -89,6 +92,26 @@ def test_above_what_we_may_read_nothing_is_synced(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(FileStore, "_sync_directory", refuse)
     FileStore(directory).make()
+
+
+def test_a_file_that_is_deleted_during_a_listing_hides_no_other_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads delete files, and the process that starts cores replaces one in core 0's directory."""
+    (tmp_path / "orders-0").mkdir()
+    for name in ("gone", "stays"):
+        (tmp_path / name).write_bytes(b"1")
+
+    def scanned_before_a_deletion(path: str) -> nullcontext[list[os.DirEntry[str]]]:
+        with os.scandir(path) as entries:
+            found = list(entries)
+        (tmp_path / "gone").unlink(missing_ok=True)
+        return nullcontext(found)
+
+    monkeypatch.setattr(disks, "os", SimpleNamespace(scandir=scanned_before_a_deletion))
+    assert FileStore(tmp_path).children() == ["orders-0"]
+    (tmp_path / "gone").write_bytes(b"1")
+    assert FileStore(tmp_path).sizes() == {"stays": 1}
 
 
 @pytest.mark.parametrize("call", range(5))

@@ -61,6 +61,23 @@ async def test_d2_the_level_of_a_logger_is_altered_and_given_back(chatty: loggin
     assert chatty.level == logging.NOTSET
 
 
+@pytest.mark.parametrize("kind", [BROKER, BROKER_LOGGER])
+async def test_d2_a_broker_changes_its_own_settings_alone(kind: int) -> None:
+    """ConfigAdminManager.preprocess: the broker that a client asks compares the id with its own."""
+    on = await node()
+    for name in ("2", "one"):
+        assert (await alter(on, kind, name, ("root", SET, "INFO")))[0] == ErrorCode.INVALID_REQUEST
+
+
+async def test_d2_a_resource_that_is_named_twice_is_refused(chatty: logging.Logger) -> None:
+    m = messages(44)
+    configs = [m.AlterableConfig(name=chatty.name, config_operation=SET, value="TRACE")]
+    twice = [m.AlterConfigsResource(resource_type=BROKER_LOGGER, resource_name="1", configs=configs) for _ in range(2)]
+    answer = await ask(await node(), 44, 1, m.IncrementalAlterConfigsRequest(resources=twice))
+    assert [one.error_code for one in answer.responses] == [ErrorCode.INVALID_REQUEST] * 2
+    assert chatty.level == logging.NOTSET
+
+
 async def test_d2_all_edits_of_loggers_or_none(chatty: logging.Logger) -> None:
     on = await node()
     code, words = await alter(on, BROKER_LOGGER, "1", (chatty.name, SET, "ERROR"), ("no.such", SET, "INFO"))

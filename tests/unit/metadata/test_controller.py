@@ -18,7 +18,7 @@ from fencepost.coordinator.metadata.features import update_features
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.metadata.ports import ClusterFacts
 from fencepost.coordinator.metadata.transactions import MetadataLoader
-from fencepost.protocol.admin_enums import ConfigOperation, ConfigResourceType, UpgradeType
+from fencepost.protocol.admin_enums import ConfigOperation, UpgradeType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_entries import PartitionRun
 from fencepost.protocol.metadata_record_types import (
@@ -270,8 +270,8 @@ def test_incremental_edits(change: ConfigEdits, records: list[tuple[str, str | N
         (edit("retention.ms", ConfigOperation.SET, "1", "gone"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (edit("retention.ms", ConfigOperation.SET, "1", "a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (edit("x", ConfigOperation.SET, "1", "z", 99), ErrorCode.INVALID_REQUEST),
-        (edit("log.retention.ms", ConfigOperation.SET, "1", "2", 4), ErrorCode.INVALID_REQUEST),
-        (edit("log.retention.ms", ConfigOperation.SET, "1", "one", 4), ErrorCode.INVALID_REQUEST),
+        (edit("log.retention.ms", ConfigOperation.SET, "1", "2", 4), ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (edit("log.retention.ms", ConfigOperation.SET, "1", "one", 4), ErrorCode.BROKER_ID_NOT_REGISTERED),
         (edit("log.retention.ms", ConfigOperation.SET, "x", "1", 4), ErrorCode.INVALID_REQUEST),
         (edit("node.id", ConfigOperation.SET, "7", "1", 4), ErrorCode.INVALID_REQUEST),
         (edit("node.id", ConfigOperation.DELETE, None, "1", 4), ErrorCode.INVALID_REQUEST),
@@ -280,6 +280,7 @@ def test_incremental_edits(change: ConfigEdits, records: list[tuple[str, str | N
     ],
 )
 def test_edits_are_checked(change: ConfigEdits, code: ErrorCode) -> None:
+    """Row D2; Kafka's QuorumController.ConfigResourceExistenceChecker for brokers, of which each checks its own id."""
     decision = CONFIGS.alter(FULL, [change])
     assert decision.reply[0].code is code
     assert bool(decision.log) == (code is ErrorCode.NONE)
@@ -350,12 +351,3 @@ def test_features_are_updated_all_or_none() -> None:
     assert decision.log == ()
     assert update_features(FULL, [good, good]).reply.code is ErrorCode.INVALID_REQUEST
     assert update_features(FULL, [good], True).log == ()
-
-
-def test_the_controller_of_several_cores_sets_what_each_of_them_has() -> None:
-    """ConfigurationControlManager checks no broker's id: a tool sends settings to their broker, which forwards them."""
-    configs = ConfigController(ClusterFacts("c", 1, node_ids=(1, 2)), RULES)
-    for name, code in (("2", ErrorCode.NONE), ("3", ErrorCode.INVALID_REQUEST)):
-        edit = ConfigEdit("log.cleaner.threads", ConfigOperation.SET, "2")
-        change = ConfigEdits(ConfigResourceType.BROKER, name, (edit,))
-        assert configs.alter(FULL, [change], False).reply[0].code is code

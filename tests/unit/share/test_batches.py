@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.coordinator.share.batches import combine
-from fencepost.coordinator.share.values import UNINITIALIZED, StateBatch
+from fencepost.coordinator.share.values import UNINITIALIZED, StateBatch, StateUpdate, joined
 
 
 def batches(*rows: tuple[int, int, int, int]) -> tuple[StateBatch, ...]:
@@ -47,3 +47,20 @@ def test_of_two_times_the_later_one_counts() -> None:
     assert combine((again, early, late), 0) == (again,)
     done = StateBatch(0, 14, 2, 1)
     assert combine((early, done, late), 0) == (done,)
+
+
+def update(start_offset: int, complete: int, *rows: tuple[int, int, int, int]) -> StateUpdate:
+    return StateUpdate(7, 3, start_offset, complete, batches(*rows))
+
+
+def test_updates_joined_are_what_they_are_one_after_the_other() -> None:
+    """PersisterStateBatchCombiner: later batches hold over earlier ones, whether they come by one request or by two."""
+    accepted = update(0, 1, (5, 5, 2, 1)), update(0, 2, (6, 6, 2, 1)), update(7, 0, (0, 4, 2, 1), (6, 6, 4, 1))
+    found = joined(accepted)
+    assert (*found[:4], tuple(found.batches)) == update(7, 0, (5, 6, 2, 1), (0, 4, 2, 1), (6, 6, 4, 1))
+    apart = [batch for one in accepted for batch in one.batches]
+    assert combine(found.batches, UNINITIALIZED) == combine(apart, UNINITIALIZED)
+
+
+def test_an_update_that_does_not_move_the_start_leaves_what_others_joined_with_it_say() -> None:
+    assert joined([update(9, 0), update(UNINITIALIZED, 4)]).start_offset == 9

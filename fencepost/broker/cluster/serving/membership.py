@@ -35,21 +35,18 @@ from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.store import CorruptLogFile, SyncTask
 from fencepost.broker.metadata.log import METADATA_PARTITION
 from fencepost.broker.network.dispatch import Handler
+from fencepost.broker.peers.among_peers import AmongPeers
 from fencepost.broker.peers.following import MetadataFollower
 from fencepost.broker.peers.forwarding import forwarded
 from fencepost.broker.peers.links import PeerLinks, Route, route_to
 from fencepost.broker.peers.login import PeerLogins
 from fencepost.broker.peers.peer import PeerUnavailable
-from fencepost.broker.peers.remote_dead_letters import RemoteDeadLetters
 from fencepost.broker.peers.remote_offsets import with_remote_offsets
-from fencepost.broker.peers.remote_share_states import RemoteShareStates
-from fencepost.broker.peers.remote_transactions import RemoteProducerIds, RemoteTransactions
-from fencepost.broker.place import LeaderAndEpoch, LeaderOf, Place
+from fencepost.broker.place import LeaderAndEpoch, LeaderOf
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER
 from fencepost.broker.security.sasl.session import Mechanism
 from fencepost.coordinator.metadata.image import TopicImage
-from fencepost.coordinator.ports import ProducerIdSource, TopicView
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
@@ -60,7 +57,7 @@ ResultT = TypeVar("ResultT")
 logger = logging.getLogger(__name__)
 
 
-class Membership(Place):
+class Membership(AmongPeers):
     """One run of a broker in its cluster, as active broker or as standby; the next run begins with another role."""
 
     commits_together = True
@@ -191,21 +188,6 @@ class Membership(Place):
 
     def keep_metadata(self, kind: str, offset: int, file_name: str, data: bytes) -> list[SyncTask]:
         return [self.logs.keep_file(str(METADATA_PARTITION), kind, offset, file_name, data)]
-
-    def producer_ids(self, own: ProducerIdSource) -> ProducerIdSource:
-        return RemoteProducerIds(self, own)
-
-    def remote_coordinators(self, topics: TopicView, partitions: int) -> RemoteTransactions:
-        return RemoteTransactions(self, topics, partitions)
-
-    def share_persister(self, node: Broker) -> RemoteShareStates:
-        return RemoteShareStates(self, node, partial(self.follower.catch_up, node))
-
-    def transactional_states(self, node: Broker) -> RemoteShareStates:
-        return self.share_persister(node)
-
-    def dead_letters(self, node: Broker) -> RemoteDeadLetters:
-        return RemoteDeadLetters(self, partial(self.follower.catch_up, node))
 
     def lost_commits(self, tp: TopicPartition) -> bool:
         """Whether the database went back before this broker was the first one to lead the partition again."""

@@ -116,7 +116,9 @@ def pin_all(directory: Path, pinned: Path, logs: dict[TopicPartition, PinnedLog]
     for name in partitions_in(directory):
         tp = partition_of(name)
         assert tp is not None
-        log = logs.get(tp) or PinnedLog(directory / name, pinned / name)
+        log = logs.get(tp)
+        if log is None or log.source != directory / name:  # it may have moved to another core
+            log = PinnedLog(directory / name, pinned / name)
         try:
             log.pin()
         except FileNotFoundError:

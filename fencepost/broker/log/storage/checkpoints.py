@@ -98,6 +98,11 @@ def load_owners(store: Store, name: str) -> dict[TopicPartition, bytes]:
         return {}
 
 
+def load_log_start_owners(store: Store) -> dict[TopicPartition, bytes]:
+    """The topic ids in the file of the log start offsets, or in its copy. Raises OSError."""
+    return load_owners(store, LOG_STARTS) or load_owners(store, LOG_STARTS_TWIN)
+
+
 def decode_owners(data: bytes | None, place: str) -> dict[TopicPartition, bytes]:
     """The topic ids in a checkpoint. Raises CorruptLogFile."""
     found: dict[TopicPartition, bytes] = {}

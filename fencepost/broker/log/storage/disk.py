@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple, NoReturn, Protocol
 
 from fencepost.broker.log.durability.writeback import Writeback
@@ -110,7 +111,9 @@ class SystemDisk:
                 if entry.is_dir():
                     found.append(DirectoryEntry(entry.name, True, 0, is_link))
                 elif entry.is_file():
-                    found.append(DirectoryEntry(entry.name, False, entry.stat(follow_symlinks=False).st_size, is_link))
+                    with suppress(FileNotFoundError):  # a thread or another process has deleted it meanwhile
+                        size = entry.stat(follow_symlinks=False).st_size
+                        found.append(DirectoryEntry(entry.name, False, size, is_link))
         return found
 
 

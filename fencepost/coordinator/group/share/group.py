@@ -20,6 +20,7 @@ from fencepost.coordinator.group.share.records import (
     ShareTargetEpochRecord,
     ShareTargetRecord,
 )
+from fencepost.coordinator.metadata.image import MetadataImage
 
 
 class ShareGroup:
@@ -39,6 +40,8 @@ class ShareGroup:
         self.partitions = GroupPartitions()
         self.topics_checked = False
         """Whether the epoch reflects the newest metadata of the topics; not in the log."""
+        self._assignment_pending: bool | None = None
+        self._all_begun_in: object = None
 
     @property
     def state(self) -> str:
@@ -49,10 +52,13 @@ class ShareGroup:
     def assignment_pending(self) -> bool:
         """Whether an initialised partition of a subscribed topic is in no member's target.
 
-        (Kafka's GroupMetadataManager.initializedAssignmentPending)
+        (Kafka's GroupMetadataManager.initializedAssignmentPending, which looks at all topics for each heartbeat)
         """
-        if not self.members:
-            return False
+        if self._assignment_pending is None:
+            self._assignment_pending = bool(self.members) and self._misses_assignment()
+        return self._assignment_pending
+
+    def _misses_assignment(self) -> bool:
         given: dict[bytes, set[int]] = {}
         for target in self.target.values():
             for topic_id, partitions in target.items():
@@ -62,8 +68,22 @@ class ShareGroup:
             for topic_id, topic in self.partitions.initialized.items()
         )
 
+    def has_begun_all(self, image: MetadataImage, now_ms: int, retry_ms: int) -> bool:
+        """Whether `partitions.missing` finds nothing for the subscriptions of the members.
+
+        Known without a look at the topics while neither they nor the group change.
+        """
+        if self._all_begun_in is image.topics_by_name:
+            return True
+        if self.partitions.missing(self.topics, image, now_ms, retry_ms):
+            return False
+        if not self.partitions.initializing:  # else time alone makes them missing again
+            self._all_begun_in = image.topics_by_name
+        return True
+
     def apply(self, record: ShareRecord) -> None:
         """Apply one record. A tombstone of an absent key has no effect (compaction may have left only tombstones)."""
+        self._assignment_pending = self._all_begun_in = None
         match record:
             case ShareMemberRecord():
                 self._apply_member(record)

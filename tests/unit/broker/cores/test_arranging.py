@@ -379,15 +379,5 @@ def test_a_backup_has_the_directories_of_all_cores(root: Path, tmp_path: Path) -
     }
 
 
-def test_running_cores_are_not_backed_up(root: Path, tmp_path: Path) -> None:
-    """No request gets the ends of all logs at one instant (decision 0068)."""
-    arrange(config_of(root), 3, never)
-    lock_directory(root / "cores" / "1")
-    refused = run("backup", str(root), str(tmp_path / "backup"))
-    assert refused.exit_code == 1
-    assert "cannot be copied as of one instant" in refused.output
-    assert not (tmp_path / "backup").exists()
-
-
 def run(*words: str) -> Result:
     return CliRunner().invoke(cli, words)

@@ -45,11 +45,16 @@ def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
 
 
 def test_free_ports_are_chosen_before_the_start(tmp_path: Path) -> None:
-    """Each core has to know the addresses of the others."""
-    layout = prepared(config_in(tmp_path, listeners=["PLAINTEXT://127.0.0.1:0"]), 3)
-    ports = {one.client_listeners[0].port for one in layout.configs}
+    """Each core has to know the addresses of the others, and a restart names the first port alone."""
+    listeners = {"listeners": ["A://127.0.0.1:0", "B://[::1]:0"], "inter_broker_listener_name": "A"}
+    names = {"listener_security_protocol_map": "A:PLAINTEXT,B:PLAINTEXT"}
+    layout = prepared(config_in(tmp_path, **listeners, **names), 3)
+    ports = [[listener.port for listener in one.client_listeners] for one in layout.configs]
     layout.close()
-    assert len(ports - {0}) == 3
+    first, other = ports[0]
+    assert first
+    assert other
+    assert ports == [[first + number, other + number] for number in range(3)]
 
 
 def test_clients_reach_the_other_cores_at_their_advertised_addresses(layout: Layout) -> None:
@@ -79,3 +84,19 @@ def test_no_start_has_the_number_of_another_one(tmp_path: Path) -> None:
     assert read_start(tmp_path) == 2
     (tmp_path / CORE_STARTS).with_suffix(".tmp").write_text("garbage")  # a crash came before the rename
     assert next_start(tmp_path) == 3
+
+
+@pytest.mark.parametrize(("host", "bound"), [("[::1]", "::1"), ("", "127.0.0.1"), ("localhost", None)])
+def test_the_pages_are_served_at_the_address_of_the_settings(tmp_path: Path, host: str, bound: str | None) -> None:
+    """`metrics.listen` may name an IPv6 address, and without a host it is the loopback, as on one core."""
+    layout = prepared(config_in(tmp_path, metrics_listen=f"{host}:0"), 2)
+    assert layout.pages_socket is not None
+    found = layout.pages_socket.getsockname()[0]
+    layout.close()
+    assert bound is None or found == bound
+
+
+def test_free_ports_of_an_ipv6_address(tmp_path: Path) -> None:
+    layout = prepared(config_in(tmp_path, listeners=["PLAINTEXT://[::1]:0"]), 2)
+    assert all(one.client_listeners[0].port for one in layout.configs)
+    layout.close()

@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 import trio
 
-from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.cores.marker_writer import MarkerWriter
 from fencepost.broker.peers.peer import PeerUnavailable
-from fencepost.broker.place import Alone
 from fencepost.coordinator.ports import Marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api27_write_txn_markers import (
@@ -69,9 +67,7 @@ def links() -> Links:
 
 @pytest.fixture
 def writer(links: Links, nursery: trio.Nursery) -> MarkerWriter:
-    place = Alone(BrokerConfig())
-    place.links = links
-    return MarkerWriter(place, nursery)
+    return MarkerWriter(links, nursery)
 
 
 @pytest.mark.trio

@@ -27,16 +27,27 @@ def layout_in(directory: Path, cores: int) -> Any:
     return Plain(directory, (SimpleNamespace(),) * cores)
 
 
-def run(directory: Path, serve: Any, cores: int = 2) -> tuple[int, list[str]]:
+def run(directory: Path, serve: Any, cores: int = 2, *, stops: bool = False) -> tuple[int, list[str]]:
     """In a process of its own, as the supervisor has its own signals; the exit code, and what it reported."""
     read, write = os.pipe()
     pid = os.fork()
     if not pid:
         code = 99
+
+        def report(missing: Any) -> None:
+            os.write(write, f"without-{sorted(missing)} ".encode())
+            if stops:
+                made.stop()
+
         try:
-            code = Supervisor(
-                layout_in(directory, cores), serve, lambda said: os.write(write, f"{said} ".encode()), 0
-            ).run()
+            made = Supervisor(
+                layout_in(directory, cores),
+                serve,
+                report,
+                lambda: None,
+                0,
+            )
+            code = made.run()
         finally:
             os._exit(code)
     os.close(write)
@@ -66,7 +77,7 @@ def test_a_core_that_ended_starts_again_with_a_higher_number(tmp_path: Path) -> 
         return 0
 
     code, said = run(tmp_path, serve)
-    assert (code, said) == (0, ["ready"])
+    assert (code, said) == (0, ["without-[]"])
     starts = [int(word) for name in ("core-0", "core-1") for word in (tmp_path / name).read_text().split()]
     assert sorted(starts) == [1, 2, 3, 4, 5]
 
@@ -83,8 +94,35 @@ def test_it_ends_if_core_0_was_never_ready(tmp_path: Path) -> None:
     assert run(tmp_path, serve) == (3, [])
 
 
+def test_the_others_serve_without_a_core_that_cannot_start(tmp_path: Path) -> None:
+    """A service manager waits for the report: without it, it would end the cores that serve. Later all are there."""
+
+    def serve(layout: Any, number: int, pipe: int) -> int:
+        if number == 2 and layout.start < 3 + supervisor.TRIES:
+            return 1
+        os.write(pipe, b"1")
+        if number == 2:
+            time.sleep(0.2)
+            os.kill(os.getppid(), signal.SIGTERM)
+        signal.pause()
+        return 0
+
+    assert run(tmp_path, serve, cores=3) == (0, ["without-[2]", "without-[]"])
+
+
+def test_it_ends_if_the_report_stops_it(tmp_path: Path) -> None:
+    """So end the cores of the last start, once every outcome is known."""
+
+    def serve(layout: Any, number: int, pipe: int) -> int:
+        os.write(pipe, b"1")
+        signal.pause()
+        return 0
+
+    assert run(tmp_path, serve, stops=True) == (0, ["without-[]"])
+
+
 def test_the_pause_of_a_core_that_was_ready_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else leads its partitions; one that cannot start may wait longer."""
+    """No other core leads its partitions; one that cannot start may wait longer."""
     monkeypatch.setattr(supervisor, "LONGEST_PAUSE_OF_READY_SECONDS", 0.02)
     began = time.monotonic()
 

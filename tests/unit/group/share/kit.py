@@ -22,12 +22,17 @@ class Topics(kit.Topics):
         super().__init__(*sizes)
         self.sizes = sizes
         self.ids = {name: topic_id(name) for name in sizes}
+        self._image = MetadataImage()
 
     @property
     def image(self) -> MetadataImage:
+        """Its topics are the same object until one of them changes, as those of a broker."""
         one = PartitionImage((1,), (1,), leader=1)
         topics = [TopicImage(name, self.ids[name], (one,) * size) for name, size in sorted(self.sizes.items())]
-        return MetadataImage(1, {topic.name: topic for topic in topics}, {topic.topic_id: topic for topic in topics})
+        if topics != list(self._image.topics_by_name.values()):
+            by_name = {topic.name: topic for topic in topics}
+            self._image = MetadataImage(1, by_name, {topic.topic_id: topic for topic in topics})
+        return self._image
 
 
 def topic_id(name: str) -> bytes:

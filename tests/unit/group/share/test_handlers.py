@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import trio
 
+from fencepost.broker.config.broker_config import load_config
+from fencepost.broker.place import Alone, Place
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     api76_share_group_heartbeat as api76,
@@ -42,6 +44,7 @@ class ShareNode(handler_kit.Node):
     world: World = field(default_factory=World)
     share_protocol: bool = True
     authorizer: Any = None
+    place: Place = field(default_factory=lambda: Alone(load_config()))
 
     def __post_init__(self) -> None:
         self.groups = self.world.service

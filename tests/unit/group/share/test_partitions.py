@@ -1,5 +1,7 @@
 """The partitions of a share group: begun through the share coordinator, deleted with topic or group (KIP-932)."""
 
+from typing import Any
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -47,6 +49,28 @@ class TestBeginning:
         world.states.refuses.clear()
         reply = await world.beat("a", 2)
         assert (reply.member_epoch, reply.assignment) == (3, {topic_id("t"): frozenset({0, 1, 2})})
+
+    async def test_a_heartbeat_looks_at_all_topics_only_if_they_or_the_group_changed_g4(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Kafka looks at all for each (subscribedTopicsChangeMap): 10,000 topics and 200 members would fill a core."""
+        await world.beat("a", 0)
+        await world.beat("a", 2)
+        looks: list[object] = []
+        missing = GroupPartitions.missing
+
+        def counted(*arguments: Any) -> Any:
+            looks.append(arguments)
+            return missing(*arguments)
+
+        monkeypatch.setattr(GroupPartitions, "missing", counted)
+        await world.beat("a", 2)
+        await world.beat("a", 2)
+        assert not looks
+        world.topics.sizes["t"] = 4
+        world.service.topics_changed(["t"])
+        assert await world.has("a") == [0, 1, 2, 3]
+        assert looks
 
     async def test_what_is_asked_for_is_not_asked_for_twice_g4(
         self, autojump_clock: MockClock, world: World, nursery: trio.Nursery

@@ -1,0 +1,120 @@
+"""Backups of running cores: each transaction over partitions of all cores is whole in each of them."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fencepost import sync
+from fencepost.cli.main import cli
+from fencepost.protocol.topics import TopicPartition
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.command_line import verify, whom_to_ask
+from tests.kit.waiting import until
+
+PARTITIONS, PRODUCERS, ABORTED_EACH = 6, 4, 5
+BACKUPS = 3
+
+
+class Undone(Exception):
+    """Aborts a transaction."""
+
+
+class Producers:
+    """Each writes the same value into all partitions in each of its transactions, and aborts some."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self.committed: list[list[bytes]] = [[] for _ in range(PRODUCERS)]
+        self._stop = threading.Event()
+        self._errors: list[BaseException] = []
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        threads = [threading.Thread(target=self._guarded, args=(number,)) for number in range(PRODUCERS)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            for thread in threads:
+                thread.join()
+        assert self._errors == []
+
+    def _guarded(self, number: int) -> None:
+        try:
+            self._produce(number)
+        except BaseException as error:  # noqa: BLE001, the test shows it
+            self._errors.append(error)
+
+    def _produce(self, number: int) -> None:
+        count = 0
+        with sync.Client(self._address) as kafka, kafka.transactional_producer(f"producer-{number}") as producer:
+            while not self._stop.is_set():
+                count += 1
+                value = b"%d-%d" % (number, count)
+                try:
+                    with producer.transaction() as transaction:
+                        for partition in range(PARTITIONS):
+                            transaction.send("t", value, partition=partition)
+                        if count % ABORTED_EACH == 0:
+                            raise Undone
+                except Undone:
+                    continue
+                self.committed[number].append(value)
+
+
+def backup(broker: BrokerProcess, directory: Path, target: Path) -> Result:
+    return CliRunner().invoke(cli, ["backup", str(directory), str(target), *whom_to_ask(broker)])
+
+
+def committed_in(address: str) -> dict[bytes, int]:
+    """In how many partitions each value is, for a reader of committed records."""
+    found: dict[bytes, int] = defaultdict(int)
+    with sync.Client(address) as kafka:
+        for number in range(PRODUCERS):  # ends what was open
+            with kafka.transactional_producer(f"producer-{number}"):
+                pass
+        with kafka.consumer() as consumer:
+            consumer.assign([TopicPartition("t", number) for number in range(PARTITIONS)])
+            for batch in consumer.read_to_end():
+                for record in batch:
+                    found[record.value] += 1
+    return found
+
+
+@pytest.mark.timeout(600)
+def test_transactions_are_whole_in_each_backup(tmp_path: Path) -> None:
+    """KIP-98: a reader gets all of a transaction or nothing. What was committed before the backup is in it."""
+    backups: list[tuple[Path, list[list[bytes]]]] = []
+    with BrokerProcess(tmp_path / "broker", data_dir=tmp_path / "data", cores=3) as broker:
+        with sync.Client(broker.address) as kafka, kafka.admin() as admin:
+            admin.create_topics("t", partitions=PARTITIONS)
+        producers = Producers(broker.address)
+        with producers.running():
+            for number in range(BACKUPS):
+                before = [list(values) for values in producers.committed]
+                until(lambda before=before: all(map(len, producers.committed)) and producers.committed != before)
+                before = [list(values) for values in producers.committed]
+                target = tmp_path / f"backup-{number}"
+                done = backup(broker, tmp_path / "data", target)
+                assert done.exit_code == 0, done.output
+                backups.append((target, before))
+        refused = backup(broker, tmp_path / "data" / "cores" / "1", tmp_path / "of-one-core")
+        assert (refused.exit_code, "the directory of one core" in refused.stderr) == (1, True)
+        broker.kill()
+    for number, (source, before) in enumerate(backups):
+        restored = tmp_path / f"restored-{number}"
+        assert CliRunner().invoke(cli, ["restore", str(source), str(restored)]).exit_code == 0
+        checked = verify(restored)
+        assert checked.returncode == 0, checked.stdout
+        cores = 1 + (number + 2) % 3
+        with BrokerProcess(tmp_path / f"again-{number}", data_dir=restored, cores=cores) as broker:
+            found = committed_in(broker.address)
+        assert {value: count for value, count in found.items() if count != PARTITIONS} == {}
+        assert [value for values in before for value in values if value not in found] == []
