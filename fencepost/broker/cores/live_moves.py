@@ -56,7 +56,7 @@ class OtherCores(Protocol):
 class LiveMoves:
     """Hands over logs that go to other cores, and takes those that come. Keep `run` running."""
 
-    def __init__(self, node: Broker, root: Path, first: int, others: OtherCores) -> None:
+    def __init__(self, node: Broker, root: Path, first: int) -> None:
         """`root` is the directory of core 0, whose node id is `first`. Raises OSError."""
         self._node = node
         self._id = node.config.node_id
@@ -65,7 +65,8 @@ class LiveMoves:
         self._stores = {first + number: FileStore(path) for number, path in core_directories(root).items()}
         self._stores[self._id] = self._own
         self._logs = HandedLogs(self._stores.values())
-        self._others = others
+        self._others: OtherCores
+        """Set by `run`."""
         self._moving = node.partitions.moving
         self._leaving: dict[TopicPartition, bytes] = {}
         """Partitions that have to go to another core, with their topic ids."""
@@ -144,8 +145,9 @@ class LiveMoves:
 
     # Work
 
-    async def run(self) -> None:
+    async def run(self, others: OtherCores) -> None:
         """Until cancelled. Raises OSError, in a group, if the process must end."""
+        self._others = others
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._repeat, self._take_all)
             nursery.start_soon(self._repeat, self._leave_all)

@@ -158,7 +158,7 @@ class Core(AmongPeers, Placed):
         if self.is_controller and not self._layout.metadata_end:  # the first start of core 0 since the layout was made
             await register_cores(node, self._layout.configs)
         await self.follower.until_bootstrapped(node)
-        self._moves = LiveMoves(node, self._layout.root, self._controller, self)
+        self._moves = LiveMoves(node, self._layout.root, self._controller)
         self._moves.recover()
 
     async def begin(self, node: Broker, services: trio.Nursery) -> None:
@@ -175,7 +175,7 @@ class Core(AmongPeers, Placed):
 
     def begin_upkeep(self, node: Broker, services: trio.Nursery) -> None:
         assert self._moves is not None
-        services.start_soon(self._moves.run)
+        services.start_soon(self._moves.run, self)
         super().begin_upkeep(node, services)
 
     async def _stop_with_supervisor(self, node: Broker) -> None:

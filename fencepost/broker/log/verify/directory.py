@@ -226,7 +226,7 @@ class DirectoryCheck:
         elif name.endswith(DELETED):
             what, meaning = "is a partition whose deletion a crash interrupted", "The next start deletes it"
         elif name.endswith(MOVING):
-            what, meaning = "is a partition on its way to another core, and was not checked", "The next start goes on"
+            what, meaning = "is on its way to another core, and was not checked", "The next start finishes that"
         else:
             what, meaning = "is not a directory of this broker", "The broker ignores it"
         self._report.add(Level.NOTE if name.endswith((DELETED, MOVING)) else Level.WARNING, name, what, meaning)
