@@ -1,5 +1,6 @@
 """The partitions that this broker leads, and why the others have no log here."""
 
+import errno
 import logging
 from collections.abc import Iterable
 
@@ -29,6 +30,8 @@ class Partitions:
         self._owned: dict[TopicPartition, PartitionLog] = {}
         self._offline: set[TopicPartition] = set()
         self.opener: LogOpener | None = None
+        self.moving: set[TopicPartition] = set()
+        """Those that come from another broker or go there: no log is opened for them."""
 
     def get(self, tp: TopicPartition) -> PartitionLog | None:
         """The log of a partition, opened on first use; None if there is none, and `absence` returns why."""
@@ -51,14 +54,16 @@ class Partitions:
         return log
 
     def leads(self, tp: TopicPartition) -> bool:
-        """Whether the partition exists, and no other broker of the cluster leads it."""
-        if not self._metadata.exists(tp):
+        """Whether the partition exists, no other broker of the cluster leads it, and it is not under way."""
+        if tp in self.moving or not self._metadata.exists(tp):
             return False
         topic_id = self._metadata.image.topics_by_name[tp.topic].topic_id
         return self._place.leads_partition(topic_id, tp.partition)
 
     def open(self, tp: TopicPartition) -> PartitionLog:
         """Open the log of a partition in the metadata. Raises CorruptLogFile and OSError."""
+        if tp in self.moving:  # a second, empty log would be begun
+            raise OSError(errno.EBUSY, f"{tp} moves to another broker, or from there")
         topic = self._metadata.image.topics_by_name[tp.topic]
         log = self._owned[tp] = self._logs.create(tp, topic.topic_id, self._metadata.log_config(tp.topic))
         log.leader_epoch = max(log.leader_epoch, self._place.leader(topic.topic_id, tp.partition).epoch)
@@ -84,6 +89,10 @@ class Partitions:
 
     def offline(self) -> list[TopicPartition]:
         return sorted(self._offline | {tp for tp, log in self._owned.items() if log.offline})
+
+    def lose(self, tp: TopicPartition) -> None:
+        """The partition has no log here any more, and must not begin again."""
+        self._offline.add(tp)
 
     def hide(self, tp: TopicPartition) -> None:
         """Clients may not use the partition's log any more, because another broker will lead it soon."""

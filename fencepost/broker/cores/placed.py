@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.cores.arranging import arranged, need_in_place
+from fencepost.broker.cores.live_moves import LiveMoves
 from fencepost.broker.listeners import configured_addresses, end_points
 from fencepost.broker.place import Alone, LeaderAndEpoch
 from fencepost.broker.ports import Broker
@@ -46,6 +47,8 @@ class OneOfSeveral(Placed):
     async def load_metadata(self, node: Broker) -> None:
         await super().load_metadata(node)
         await register_cores(node, [self._config])
+        assert self._config.data_directory is not None, "cores have files"
+        LiveMoves(node, self._config.data_directory, self.node_id).recover()
 
 
 async def register_cores(node: Broker, configs: Sequence[BrokerConfig]) -> None:

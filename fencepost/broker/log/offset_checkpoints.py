@@ -167,6 +167,23 @@ class OffsetCheckpoints:
             self.log_starts.pop(tp, None)
             self.recovery_points.pop(tp, None)
 
+    def adopt(self, tp: TopicPartition, topic_id: bytes, rows: Mapping[str, int]) -> list[SyncTask]:
+        """A log comes from another directory, with its offsets there by the names of the files.
+
+        Returns tasks that write them when synced, before the log is opened. Raises OSError.
+        """
+        self._stale.discard(tp)
+        self.without_log.discard(tp)
+        for name, offsets in self._files():
+            self._owners[name][tp] = topic_id
+            offsets.pop(tp, None)
+            if name in rows:
+                offsets[tp] = rows[name]
+        self._log_starts_filed = b""
+        if tp in self.cleaned_to:  # here, and in no thread: the cleaner writes the same file
+            self._store.replace(CLEANER_OFFSETS, self._encoded(CLEANER_OFFSETS, self.cleaned_to), durable=True)
+        return [self._recovery_points_file(), *self.log_start_files(())]
+
     def distrust(self, tp: TopicPartition) -> None:
         """The operator accepted the loss of durable data: durably drop the log's recovery point. Raises OSError."""
         self.cleaned_to.pop(tp, None)
