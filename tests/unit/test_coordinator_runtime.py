@@ -12,7 +12,6 @@ from fencepost.coordinator.ports import (
     LogBatchTooLarge,
     LogListener,
     LogNotHere,
-    LogReadFailed,
     LogSuperseded,
     LogUnreadable,
     LogWriteFailed,
@@ -55,8 +54,6 @@ class SharedLog:
         self.listener: LogListener | None = None
         self.open: list[SharedTicket] = []
         self.damaged = False
-        self.failing_reads = 0
-        """So many replays fail in the middle."""
         self.on_its_way: trio.Event | None = None
         """The second batch is in another process until this is set to None."""
         self.records_max = 1000
@@ -110,9 +107,6 @@ class SharedLog:
 
     def replay(self) -> Iterator[ReplayedBatch]:
         for number, records in enumerate(self.rows):
-            if self.failing_reads and number == 1:
-                self.failing_reads -= 1
-                raise LogReadFailed("the disk cannot read the second batch")
             if self.damaged and number == 1:
                 raise LogUnreadable("the second batch is damaged")
             if self.on_its_way is not None and number == 1:
@@ -322,39 +316,6 @@ async def test_an_unreadable_log_costs_its_own_ids_only(world: World, caplog: py
     world.log.damaged = False
     await world.runtime.load(world.partition)
     assert world.shard.state == [1, 2], "repaired, it can be loaded while the process lives"
-
-
-async def test_a_log_that_the_disk_could_not_read_is_read_again_after_a_pause(
-    world: World, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
-) -> None:
-    """CoordinatorRuntime: a shard that FAILED is loaded by the next election. Here no other broker may take it."""
-    world.log.rows += [[row(1)], [row(2)]]
-    world.log.failing_reads = 2
-    await world.runtime.load_all()
-    nursery.start_soon(world.runtime.serve)
-    assert world.shard.refusal is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert "reads it again in 10 s" in caplog.text
-    await trio.sleep(10.5)
-    assert world.shard.refusal is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    await trio.sleep(10)
-    assert (world.shard.state, world.events) == ([1, 2], ["loaded [1, 2]"])
-    world.log.fence()
-    world.log.failing_reads = 1
-    await world.runtime.load(world.partition)  # while `serve` waits for nothing
-    await trio.sleep(10.5)
-    assert world.shard.state == [1, 2]
-
-
-async def test_a_log_that_could_not_be_read_is_left_to_its_next_owner(
-    world: World, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    world.log.rows += [[row(1)], [row(2)]]
-    world.log.failing_reads = 1
-    nursery.start_soon(world.runtime.serve)
-    await world.runtime.load(world.partition)
-    world.runtime.unload(world.partition)
-    await trio.sleep(60)
-    assert world.shard.refusal is ErrorCode.NOT_COORDINATOR
 
 
 async def test_a_first_use_that_fails_is_tried_again_by_the_next_request(

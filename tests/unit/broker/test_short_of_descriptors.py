@@ -135,7 +135,7 @@ async def test_a_shortage_at_any_moment_is_over_when_it_is_over(code: int, autoj
 
 
 async def test_a_start_in_which_any_one_read_fails_takes_no_coordinator_away(autojump_clock: MockClock) -> None:
-    """And no log for damaged. In Kafka the broker ends, if it has no other directory (LogManager)."""
+    """T13: and no log counts as damaged. In Kafka the broker ends, if it has no other directory (LogManager)."""
     disk = await killed()
     whole = disk.kill()
     began, reads = whole.io_count, []
@@ -156,3 +156,27 @@ async def test_a_start_in_which_any_one_read_fails_takes_no_coordinator_away(aut
             assert [shard.refusal for shard in shards] == [ErrorCode.NONE] * 2
             broker.disk.faults.clear()
             assert not [entry.name for entry in broker.disk.listing("/data") if "damaged" in entry.name]
+
+
+@pytest.mark.parametrize("moves", [False, True])
+async def test_a_coordinators_log_is_read_again_until_that_succeeds(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, moves: bool
+) -> None:
+    """T13. CoordinatorRuntime: the next leader loads a shard that FAILED. Here no other broker may take it.
+
+    If another does, it is left to that one.
+    """
+    fault = Fault(0, kinds=("open", "pread"), path_part="__transaction_state")
+    async with living((await killed()).kill(), fault) as broker:
+        runtime = node_of(broker).transactions.runtime
+        [shard] = [one for one in runtime.shards() if one.refusal]
+        assert shard.refusal is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await trio.sleep(25)
+        assert shard.refusal is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert caplog.text.count(f"-{shard.partition} cannot be replayed") == 3
+        if moves:
+            runtime.unload(shard.partition)
+        broker.disk.faults.clear()
+        await trio.sleep(10)
+        assert shard.refusal is (ErrorCode.NOT_COORDINATOR if moves else ErrorCode.NONE)
+        assert caplog.text.count("the broker reads it again in 10 s") == 3
