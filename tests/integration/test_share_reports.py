@@ -101,6 +101,40 @@ def test_the_last_fetch_of_a_session_may_acknowledge(member: Joins, wire: Wire) 
     assert sorted(found) == [(0, 2), (2, 2)]
 
 
+def test_what_a_member_held_comes_back_around_what_another_holds(member: Joins, wire: Wire) -> None:
+    """KAFKA-19953: of a batch that several members share, what lay behind the first offset of another stayed locked."""
+    wire.produce("jobs", batch_of(b"a", b"b", b"c", b"d", b"e"))
+    one, two, three = member("one"), member("two"), member("three")
+    assert one.acquire(max_records=2) == [(0, 1), (1, 1)]
+    assert two.acquire(max_records=1) == [(2, 1)]
+    assert one.acquire(max_records=1) == [(3, 1)]
+    one.wire.close()
+    found = three.acquire()
+    while len(found) < 4:
+        found += three.acquire()
+    assert sorted(found) == [(0, 2), (1, 2), (3, 2), (4, 1)]
+    assert two.acknowledge(Ack(0, 2, 2, ACCEPT)) == [0]
+
+
+@pytest.mark.parametrize("mode", [0, 1], ids=["batch_optimized", "record_limit"])
+def test_a_batch_that_begins_below_the_start_comes_once(
+    file_broker: BrokerProcess, member: Joins, wire: Wire, mode: int
+) -> None:
+    """KAFKA-19954: after a restart it was put in flight twice, one over the other."""
+    wire.produce("jobs", batch_of(*[b"x"] * 100))
+    one = member("one")
+    assert [offset for offset, _ in one.acquire(max_records=5)] == list(range(5))
+    assert one.acknowledge(Ack(0, 0, 4, ACCEPT)) == [0]
+    file_broker.restart()
+    one, acks, found = member("one"), [], []
+    while len(found) < 95:
+        taken = [offset for offset, _ in one.acquire(*acks, max_records=5, mode=mode)]
+        acks = [Ack(0, offset, offset, ACCEPT) for offset in taken]
+        found += taken
+    assert found == list(range(5, 100))
+    assert one.acquire(*acks, wait_ms=0) == []
+
+
 def test_a_partition_that_is_always_full_does_not_starve_the_others(member: Joins, wire: Wire) -> None:
     """confluentinc/librdkafka#5393, PartitionRotateStrategy: each request begins at the next partition."""
     wire.produce("jobs", batch_of(*[b"x"] * 50), partition=0)
