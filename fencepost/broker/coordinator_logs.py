@@ -1,5 +1,6 @@
 """The coordinators' view of partition logs: records are appended as atomic batches, and read back at a start."""
 
+import errno
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
@@ -11,13 +12,20 @@ from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.reading import load, read_batches
 from fencepost.broker.log.results import Ticket
-from fencepost.broker.log.storage.store import SHORTAGE_PAUSE_SECONDS, Bytes, CorruptLogFile, is_shortage
+from fencepost.broker.log.storage.store import (
+    SHORTAGE_PAUSE_SECONDS,
+    Bytes,
+    CorruptLogFile,
+    FlushFailed,
+    is_shortage,
+)
 from fencepost.coordinator.ports import (
     CoordinatorLog,
     KeyValue,
     LogBatchTooLarge,
     LogListener,
     LogNotHere,
+    LogReadFailed,
     LogSuperseded,
     LogUnreadable,
     LogWriteFailed,
@@ -138,7 +146,7 @@ class PartitionCoordinatorLog:
                 offset = batch.next_offset
                 yield offset, batch.replayed
         except (CorruptBatch, CorruptLogFile, OSError) as error:
-            raise LogUnreadable(f"{self._log.store.place} at offset {offset}: {error}") from error
+            raise _unreadable(f"{self._log.store.place} at offset {offset}: {error}", error) from error
 
     def _batches(self, offset: int) -> "Iterator[_Batch]":
         start = offset
@@ -149,6 +157,8 @@ class PartitionCoordinatorLog:
             result = read_batches(self._log, offset, REPLAY_BYTES, IsolationLevel.READ_UNCOMMITTED, True)
             if result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 raise LogNotHere(f"{self._log.tp} cannot be read now", _shortage_may_end)
+            if result.error is ErrorCode.KAFKA_STORAGE_ERROR:
+                raise OSError(errno.EIO, "the log cannot be read: the line before this one has the cause")
             if result.error is not ErrorCode.NONE:
                 raise CorruptBatch(f"the log cannot be read: {result.error.name}")
             if result.missing is not None:
@@ -234,12 +244,18 @@ class InternalTopicLogs:
             except (CorruptLogFile, OSError) as error:
                 if is_shortage(error):
                     raise LogNotHere(str(error), _shortage_may_end) from error
-                raise LogUnreadable(str(error)) from error
+                raise _unreadable(str(error), error) from error
             found = self._logs[partition] = PartitionCoordinatorLog(log, self._flusher, self._epoch())
         return found
 
     def existing(self) -> Collection[int]:
         return sorted(tp.partition for tp in self._existing() if tp.topic == self._topic)
+
+
+def _unreadable(text: str, error: Exception) -> LogUnreadable:
+    """A failed read may be tried again. Not so a failed flush (of a recovery), and damage does not end by itself."""
+    passes = isinstance(error, OSError) and not isinstance(error, FlushFailed)
+    return LogReadFailed(text) if passes else LogUnreadable(text)
 
 
 class _Batch:

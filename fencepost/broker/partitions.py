@@ -66,6 +66,7 @@ class Partitions:
             raise OSError(errno.EBUSY, f"{tp} moves to another broker, or from there")
         topic = self._metadata.image.topics_by_name[tp.topic]
         log = self._owned[tp] = self._logs.create(tp, topic.topic_id, self._metadata.log_config(tp.topic))
+        self._offline.discard(tp)  # a read of a coordinator's log that failed, and goes well now
         log.leader_epoch = max(log.leader_epoch, self._place.leader(topic.topic_id, tp.partition).epoch)
         return log
 

@@ -86,6 +86,10 @@ class LogUnreadable(Exception):
     """A coordinator's log cannot be opened or replayed to its end; the text names the place and the reason."""
 
 
+class LogReadFailed(LogUnreadable):
+    """The disk failed, which proves no damage: the same read may succeed later."""
+
+
 class Ticket(Protocol):
     """A handle on one append to a coordinator's log, or on the log's current end, for waiting until it is durable.
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 NEVER = 1 << 62
 
 
-@dataclass
+@dataclass(eq=False)
 class Fault:
     """Calls from number `first` to before number `stop` fail with `code`, if their kind and path fit.
+
+    Two of them are never equal: each is taken away from a disk by itself.
 
     A call that syncs and fails has dropped what it should have made durable: the page cache calls it clean, a later
     sync succeeds, and a power cut loses it.

@@ -120,6 +120,19 @@ def test_faults_meet_the_calls_they_name_by_number_kind_and_place():
     assert disk.counts["pwrite"] == 4
 
 
+def test_a_fault_that_is_over_takes_no_other_with_it_that_began_at_the_same_call():
+    """Share world 5100272: the first that ended took its twin away, and the disk stayed full for ever."""
+    disk = SimDisk()
+    first, second = Fault.full(0), Fault.full(0)
+    disk.faults += [first, second]
+    disk.faults.remove(second)
+    with pytest.raises(OSError, match="No space"):
+        disk.open("/a", CREATE, 0o600)
+    assert (first.hits, second.hits) == (1, 0)
+    disk.faults.remove(first)
+    written(disk, "/a", b"all is well again")
+
+
 def test_a_flipped_bit_survives_everything():
     disk = SimDisk()
     written(disk, "/a", b"a")

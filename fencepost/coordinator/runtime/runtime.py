@@ -15,6 +15,7 @@ from fencepost.coordinator.ports import (
     CoordinatorLog,
     CoordinatorLogs,
     LogNotHere,
+    LogReadFailed,
     LogSuperseded,
     LogUnreadable,
     LogWriteFailed,
@@ -31,6 +32,8 @@ CACHED_IDS = 10_000
 """How many ids the runtime finds without hashing them again."""
 RETRY_MS = 1000
 """After this time a timer fires again whose work failed."""
+READ_AGAIN_SECONDS = 10.0
+"""After this time a log is read again of which the disk failed to read something. A read that fails can take long."""
 BATCHES_AT_ONCE = 1_000
 """How many batches a load folds before other tasks may run."""
 
@@ -85,7 +88,9 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         self._shards: dict[int, Shard[StateT, RecordT]] = {}
         self._by_id: dict[str, Shard[StateT, RecordT]] = {}
         self._loading: dict[int, trio.Event] = {}
-        self._superseded: set[int] = set()
+        self._to_load: set[int] = set()
+        self._unread: set[int] = set()
+        """Partitions to load again after READ_AGAIN_SECONDS."""
         self._reload_wanted = trio.Event()
         self._earlier_timer = trio.Event()
 
@@ -161,11 +166,13 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
     async def load(self, partition: int) -> None:
         """Replay the log of a partition and serve it. An unreadable log is reported and stays unavailable.
 
+        If only a read failed, `serve` tries again. (Kafka: the log directory goes offline, and the next leader loads.)
         Nothing happens if the shard is active already, or if `unload` is called before the end.
         """
         shard = self._shard(partition)
         if not shard.refusal:
             return
+        self._unread.discard(partition)
         shard.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the shard is loading")
         self._end_loading(partition)
         attempt = self._loading[partition] = trio.Event()
@@ -208,13 +215,15 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         shard.open(log, state)
 
     def _fail(self, shard: Shard[StateT, RecordT], error: LogUnreadable) -> None:
+        remedy = "run `fencepost verify`, restore the file from a backup and restart the broker"
+        if isinstance(error, LogReadFailed):
+            self._unread.add(shard.partition)
+            self._reload_wanted.set()
+            remedy = f"the broker reads it again in {READ_AGAIN_SECONDS:.0f} s; if that fails again, check the disk"
         logger.error(
-            "%s-%d cannot be replayed: requests for its ids fail with COORDINATOR_NOT_AVAILABLE and its log does not"
-            " change until it is repaired, all other partitions work: %s; run `fencepost verify`, restore the file"
-            " from a backup and restart the broker",
-            self.topic,
-            shard.partition,
-            error,
+            "%s-%d cannot be replayed: until it can, requests for its ids fail with COORDINATOR_NOT_AVAILABLE and its"
+            " log does not change, all other partitions work: %s; %s",
+            *(self.topic, shard.partition, error, remedy),
         )
         shard.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
 
@@ -235,7 +244,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
             return
         self._close(shard, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "another writer's rows came first")
         self._loading[shard.partition] = trio.Event()
-        self._superseded.add(shard.partition)
+        self._to_load.add(shard.partition)
         self._reload_wanted.set()
 
     def apply_external(self, shard: Shard[StateT, RecordT], batch: ReplayedBatch) -> None:
@@ -248,7 +257,8 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
             self._hooks.unloading(shard, code)
             if code is ErrorCode.NOT_COORDINATOR:
                 self._catch_up(shard)
-        self._superseded.discard(shard.partition)
+        self._to_load.discard(shard.partition)
+        self._unread.discard(shard.partition)
         shard.close(code, why)
         self.timers.stop_all(lambda timer: self.partition_for(self._hooks.id_of(timer)) == shard.partition)
         self._end_loading(shard.partition)
@@ -320,7 +330,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
             self._earlier_timer.set()
 
     async def serve(self) -> None:
-        """Fire timers, and load superseded shards again, until cancelled."""
+        """Fire timers, and load shards again that were superseded or could not be read, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_timers)
             nursery.start_soon(self._reload)
@@ -357,10 +367,13 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
 
     async def _reload(self) -> None:
         while True:
-            await self._reload_wanted.wait()
+            with trio.move_on_after(READ_AGAIN_SECONDS if self._unread else math.inf) as pause:
+                await self._reload_wanted.wait()
             self._reload_wanted = trio.Event()
-            while self._superseded:
-                await self.load(self._superseded.pop())
+            if pause.cancelled_caught:
+                self._to_load |= self._unread
+            while self._to_load:
+                await self.load(self._to_load.pop())
 
 
 class _Listener(Generic[StateT, RecordT, KeyT]):

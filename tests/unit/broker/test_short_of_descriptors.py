@@ -1,5 +1,7 @@
 """A broker that lacks descriptors or memory for a while takes no partition and no coordinator away until a restart.
 
+Nor does a read that fails take a coordinator away.
+
 In Kafka any IOException of a log takes its whole directory offline (LogDirFailureChannel); a client sees an error that
 it retries, and so it does here.
 """
@@ -15,6 +17,8 @@ from trio.testing import MockClock
 
 from fencepost.broker.node import Node
 from fencepost.coordinator.metadata.commands import NewTopic
+from fencepost.coordinator.ports import LogReadFailed
+from fencepost.coordinator.share.values import InitialState, ShareKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.disk_faults import Fault
@@ -24,6 +28,7 @@ from tests.kit.sim_network import ClearWeather, SimNetwork
 from tests.unit.broker.txn_node import T0, TxnNode
 
 OPENS = ("open", "create")
+READS = ("open", "pread", "size", "listing")
 FRESH = TopicPartition("fresh", 0)
 RETRIABLE = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -46,9 +51,16 @@ async def living(disk: SimDisk | None = None, fault: Fault | None = None) -> Asy
             fault.stop += broker.disk.io_count
             broker.disk.faults.append(fault)
         while not await broker.start():
-            assert isinstance(broker.failure, OSError), broker.failure
+            assert is_of_the_disk(broker.failure), broker.failure
         yield broker
         await broker.stop()
+
+
+def is_of_the_disk(failure: BaseException | None) -> bool:
+    """Whether a start failed because the disk did: the next one may go well."""
+    if isinstance(failure, BaseExceptionGroup):
+        return all(map(is_of_the_disk, failure.exceptions))
+    return isinstance(failure, OSError | LogReadFailed)
 
 
 def node_of(broker: SimBroker) -> Node:
@@ -100,10 +112,13 @@ async def play(disk: SimDisk, fault: Fault | None) -> None:
 
 
 async def killed() -> SimDisk:
-    """The disk of a broker that was killed after one transaction."""
+    """The disk of a broker that was killed after one transaction, and the first record of a share group."""
     async with living() as broker:
-        await node_of(broker).metadata.create_topics([NewTopic("t", 1)])
+        node = node_of(broker)
+        await node.metadata.create_topics([NewTopic("t", 1)])
         await written(broker, T0, b"first")
+        key = ShareKey("g", node.metadata.image.topics_by_name["t"].topic_id, 0)
+        assert not (await node.share_states.initialize({key: InitialState(1, 0)}))[key].error
         broker.kill()
         await broker.ended()
         return broker.disk
@@ -117,3 +132,51 @@ async def test_a_shortage_at_any_moment_is_over_when_it_is_over(code: int, autoj
     await play(whole, None)
     for first in range(0, whole.io_count - began, 1 if code == errno.EMFILE else 7):
         await play(disk.kill(), Fault(first, first + 4, code, OPENS))
+
+
+async def test_a_start_in_which_any_one_read_fails_takes_no_coordinator_away(autojump_clock: MockClock) -> None:
+    """T13: and no log counts as damaged. In Kafka the broker ends, if it has no other directory (LogManager)."""
+    disk = await killed()
+    whole = disk.kill()
+    began, reads = whole.io_count, []
+
+    def note(kind: str, path: str) -> None:
+        if kind in READS:
+            reads.append(whole.io_count - began)
+
+    whole.before_io = note
+    async with living(whole):
+        pass
+    assert len(reads) > 20
+    for read in reads:
+        async with living(disk.kill(), Fault.once(read)) as broker:
+            node = node_of(broker)
+            await trio.sleep(11)
+            shards = [*node.transactions.runtime.shards(), *node.share_states.runtime.shards()]
+            assert [shard.refusal for shard in shards] == [ErrorCode.NONE] * 2
+            broker.disk.faults.clear()
+            assert not [entry.name for entry in broker.disk.listing("/data") if "damaged" in entry.name]
+
+
+@pytest.mark.parametrize("moves", [False, True])
+async def test_a_coordinators_log_is_read_again_until_that_succeeds(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, moves: bool
+) -> None:
+    """T13. CoordinatorRuntime: the next leader loads a shard that FAILED. Here no other broker may take it.
+
+    If another does, it is left to that one.
+    """
+    fault = Fault(0, kinds=("open", "pread"), path_part="__transaction_state")
+    async with living((await killed()).kill(), fault) as broker:
+        runtime = node_of(broker).transactions.runtime
+        [shard] = [one for one in runtime.shards() if one.refusal]
+        assert shard.refusal is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await trio.sleep(25)
+        assert shard.refusal is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert caplog.text.count(f"-{shard.partition} cannot be replayed") == 3
+        if moves:
+            runtime.unload(shard.partition)
+        broker.disk.faults.clear()
+        await trio.sleep(10)
+        assert shard.refusal is (ErrorCode.NOT_COORDINATOR if moves else ErrorCode.NONE)
+        assert caplog.text.count("the broker reads it again in 10 s") == 3
