@@ -117,7 +117,7 @@ class Core(AmongPeers, Placed):
         await self.follower.until_bootstrapped(node)
 
     async def begin(self, node: Broker, services: trio.Nursery) -> None:
-        self.marker_writer = MarkerWriter(self.links, services)
+        self.marker_writer = MarkerWriter(self.links)
         if self.is_controller:
             node.metadata_log.watchers[self] = None
             self.wake()
