@@ -80,9 +80,10 @@ class Core(AmongPeers, Placed):
         topics = self._node.metadata.image.topics_by_name
         for tp in partitions:
             topic = topics.get(tp.topic)
-            leader = None if topic is None else self.leader(topic.topic_id, tp.partition).leader
-            if leader not in (None, self.node_id):
-                found.setdefault(leader, []).append(tp)
+            if topic is not None and tp.partition < topic.partitions:
+                leader = topic.assignment[tp.partition].leader
+                if leader != self.node_id:
+                    found.setdefault(leader, []).append(tp)
         return found
 
     # Reports
