@@ -177,7 +177,7 @@ class Place(ABC):
         """Whether commits to this log may have been lost before this broker led it."""
         return False
 
-    async def note_position(self) -> None:
+    async def note_position(self) -> None:  # noqa: B027 - a place without others has nothing to note
         """Another broker has answered. Where commits can be lost, its answer rests on some: note how many there are, so
         that this broker notices if they get fewer. Raises PeerUnavailable.
         """

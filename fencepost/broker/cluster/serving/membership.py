@@ -199,7 +199,7 @@ class Membership(AmongPeers):
         return self.writer.history.follows_loss and log is not None and log.epochs.rise >= EPOCHS_OF_LIFE
 
     async def note_position(self) -> None:
-        """Ask the database: this broker may lead no log in which it could read what is durable. Requests share a look."""
+        """The database's: this broker may lead no log in which it could read what is durable. Requests share a look."""
         since = trio.current_time()
         async with self._looking:
             if self._looked_at < since:
