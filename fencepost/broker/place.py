@@ -180,12 +180,10 @@ class Place(ABC):
         """Whether commits to this log may have been lost before this broker led it."""
         return False
 
-    async def position(self) -> int:
-        """How many commits there are, where they can be lost: from now on this broker notices if they get fewer.
-
-        Raises PeerUnavailable.
+    async def note_position(self) -> None:  # noqa: B027 - a place without others has nothing to note
+        """Another broker has answered. Where commits can be lost, its answer rests on some: note how many there are, so
+        that this broker notices if they get fewer. Raises PeerUnavailable.
         """
-        return 0
 
     def marker_log(self, tp: "TopicPartition", topic_id: bytes) -> "PartitionLog | RemoteLog | None":
         """Where a marker goes for a partition that clients cannot use here; None if nowhere."""

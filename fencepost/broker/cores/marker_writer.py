@@ -5,10 +5,10 @@ Kafka's TransactionMarkerChannelManager does the same, with one queue for each b
 
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
 
-import trio
-
+from fencepost.broker.peers.asked_together import AskedTogether
 from fencepost.broker.peers.peer import Links, PeerUnavailable
 from fencepost.coordinator.ports import Marker
 from fencepost.protocol.errors import ErrorCode
@@ -24,52 +24,36 @@ VERSION = 2
 
 logger = logging.getLogger(__name__)
 
+Answers = dict[TopicPartition, ErrorCode]
 
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """A marker that waits for its partitions at one core."""
+
+class Sent(NamedTuple):
+    """A marker, and its partitions at one core."""
 
     marker: Marker
     partitions: Collection[TopicPartition]
-    answers: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
-    done: trio.Event = field(default_factory=trio.Event)
 
 
 class MarkerWriter:
     """Writes markers at other brokers; one request to each is under way."""
 
-    def __init__(self, links: Links, nursery: trio.Nursery) -> None:
+    def __init__(self, links: Links) -> None:
         self._links = links
-        self._nursery = nursery
-        self._queues: dict[int, list[_Waiting]] = {}
+        self._asked: dict[int, AskedTogether[Sent, Answers]] = {}
+        """By broker."""
 
-    async def write(
-        self, broker: int, marker: Marker, partitions: Collection[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
+    async def write(self, broker: int, marker: Marker, partitions: Collection[TopicPartition]) -> Answers:
         """The error of each partition. All have NETWORK_EXCEPTION if the broker cannot be asked: try again."""
-        one = _Waiting(marker, partitions)
-        queue = self._queues.setdefault(broker, [])
-        queue.append(one)
-        if len(queue) == 1:
-            self._nursery.start_soon(self._send, broker, queue)
-        await one.done.wait()
-        return one.answers
+        asked = self._asked.get(broker)
+        if asked is None:
+            asked = self._asked[broker] = AskedTogether(partial(self._ask, broker))
+        try:
+            return await asked.ask(Sent(marker, partitions))
+        except PeerUnavailable as error:
+            logger.debug("broker %d did not take a marker: %s", broker, error)
+            return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
 
-    async def _send(self, broker: int, queue: list[_Waiting]) -> None:
-        """Send what waits until nothing is left; markers that come meanwhile are in the next request."""
-        while queue:
-            sent = list(queue)
-            try:
-                answers = await self._ask(broker, sent)
-            except PeerUnavailable as error:
-                logger.debug("broker %d did not take %d markers: %s", broker, len(sent), error)
-                answers = [dict.fromkeys(one.partitions, ErrorCode.NETWORK_EXCEPTION) for one in sent]
-            del queue[: len(sent)]
-            for one, found in zip(sent, answers, strict=True):
-                one.answers = found
-                one.done.set()
-
-    async def _ask(self, broker: int, sent: list[_Waiting]) -> list[dict[TopicPartition, ErrorCode]]:
+    async def _ask(self, broker: int, sent: list[Sent]) -> list[Answers]:
         request = WriteTxnMarkersRequest(markers=[_writable(one) for one in sent])
         answer = await self._links.ask(broker, request, VERSION)
         assert isinstance(answer, WriteTxnMarkersResponse)
@@ -83,7 +67,7 @@ class MarkerWriter:
         ]
 
 
-def _writable(one: _Waiting) -> WritableTxnMarker:
+def _writable(one: Sent) -> WritableTxnMarker:
     topics: dict[str, list[int]] = {}
     for tp in sorted(one.partitions):
         topics.setdefault(tp.topic, []).append(tp.partition)

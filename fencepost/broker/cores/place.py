@@ -91,9 +91,10 @@ class Core(AmongPeers, Placed):
         topics = self._node.metadata.image.topics_by_name
         for tp in partitions:
             topic = topics.get(tp.topic)
-            leader = None if topic is None else self.leader(topic.topic_id, tp.partition).leader
-            if leader not in (None, self.node_id):
-                found.setdefault(leader, []).append(tp)
+            if topic is not None and tp.partition < topic.partitions:
+                leader = topic.assignment[tp.partition].leader
+                if leader != self.node_id:
+                    found.setdefault(leader, []).append(tp)
         return found
 
     # Moves
@@ -162,7 +163,7 @@ class Core(AmongPeers, Placed):
         self._moves.recover()
 
     async def begin(self, node: Broker, services: trio.Nursery) -> None:
-        self.marker_writer = MarkerWriter(self.links, services)
+        self.marker_writer = MarkerWriter(self.links)
         if self.is_controller:
             node.metadata_log.watchers[self] = None
             self.wake()

@@ -3,6 +3,7 @@
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from fencepost.broker.config.listeners import ClientListener
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.peers.login import PeerLogins
 from fencepost.broker.peers.peer import Peer, PeerUnavailable
+from fencepost.broker.peers.plain_stream import PlainStream
 from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
@@ -87,26 +89,26 @@ class PeerLinks:
         route = self._route_of(broker)
         if route is None:
             raise PeerUnavailable(f"broker {broker} is not known, or has no listener that this broker has, too")
-        endpoint = route.endpoint
-        try:
-            with trio.fail_after(ANSWER_SECONDS):
+        where = route.endpoint
+        with trio.CancelScope(deadline=trio.current_time() + ANSWER_SECONDS):
+            try:
                 return await self._ask(route, request, version)
-        except PeerUnavailable as error:
-            raise PeerUnavailable(f"broker {broker} at {endpoint}: {error}") from error
-        except (OSError, trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            why = f"no answer within {ANSWER_SECONDS:g} s" if isinstance(error, trio.TooSlowError) else error
-            raise PeerUnavailable(
-                f"broker {broker} at {endpoint.host}:{endpoint.port} does not answer: {why}"
-            ) from error
+            except PeerUnavailable as error:
+                raise PeerUnavailable(f"broker {broker} at {where}: {error}") from error
+            except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                raise PeerUnavailable(
+                    f"broker {broker} at {where.host}:{where.port} does not answer: {error}"
+                ) from error
+        raise PeerUnavailable(
+            f"broker {broker} at {where.host}:{where.port} does not answer: no answer within {ANSWER_SECONDS:g} s"
+        )
 
     async def _ask(self, route: Route, request: Any, version: int) -> Any:
         endpoint = route.endpoint
         kept = self._idle.get(endpoint)
         if kept:
-            try:
+            with suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
                 return await self._exchange(endpoint, kept.pop(), request, version)
-            except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-                self.forget(endpoint)  # the other broker has closed them all, most likely
         with trio.move_on_after(CONNECT_SECONDS) as connecting:
             link = await self._open(route)
         if connecting.cancelled_caught:
@@ -115,11 +117,11 @@ class PeerLinks:
 
     async def _open(self, route: Route) -> "_Link":
         """A connection on which both sides have proved that they are brokers of this cluster."""
-        stream: trio.abc.Stream
         if route.unix_address is None:
-            stream = await trio.open_tcp_stream(*route.endpoint)
+            opened = await trio.open_tcp_stream(*route.endpoint)
         else:
-            stream = await open_unix_stream(route.unix_address)
+            opened = await open_unix_stream(route.unix_address)
+        stream: trio.abc.Stream = PlainStream(opened)
         if route.tls is not None:
             stream = trio.SSLStream(
                 stream, await trio.to_thread.run_sync(route.tls), server_hostname=route.endpoint.host
@@ -136,7 +138,10 @@ class PeerLinks:
         try:
             answer = await link.exchange(request, version)
         except BaseException:
+            # The other broker has closed them all, most likely. If not, what is sent again must not overtake what was
+            # sent over this one: a new connection has to log in first (`OnceRule` in docs/models.md).
             link.close()
+            self.forget(endpoint)
             raise
         kept = self._idle.setdefault(endpoint, [])
         if len(kept) < IDLE_MAX:
@@ -196,5 +201,5 @@ class _Link:
         stream = self._stream
         while isinstance(stream, trio.SSLStream):
             stream = stream.transport_stream
-        assert isinstance(stream, trio.SocketStream)
-        stream.socket.close()
+        assert isinstance(stream, PlainStream)
+        stream.close()

@@ -6,7 +6,6 @@ Kafka's ShareGroupDLQStateManager asks with the same requests: Produce to the le
 from collections.abc import Awaitable, Callable
 
 from fencepost.broker.peers.peer import PeerUnavailable
-from fencepost.broker.peers.positions import Positions
 from fencepost.broker.place import Place
 from fencepost.coordinator.metadata.commands import NewTopic, Outcome
 from fencepost.protocol.errors import ErrorCode
@@ -26,7 +25,6 @@ class RemoteDeadLetters:
         """`catch_up` reads the newest metadata."""
         self._place = place
         self._catch_up = catch_up
-        self._positions = Positions(place)
 
     async def append(self, broker: int, tp: TopicPartition, batch: bytearray) -> Outcome:
         """Return when one batch is durable in the log of its leader, or why it is not.
@@ -37,7 +35,7 @@ class RemoteDeadLetters:
         request = ProduceRequest(acks=ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=[data])
         try:
             answer = await self._place.links.ask(broker, request, PRODUCE_VERSION)
-            await self._positions.note()
+            await self._place.note_position()
         except PeerUnavailable as error:
             return Outcome(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error))
         [topic] = answer.responses

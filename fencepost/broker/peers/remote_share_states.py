@@ -13,7 +13,6 @@ import trio
 
 from fencepost.broker.peers.forwarding import PATIENCE_SECONDS, RETRY_SECONDS
 from fencepost.broker.peers.peer import PeerUnavailable
-from fencepost.broker.peers.positions import Positions
 from fencepost.broker.peers.share_state_requests import (
     DELETE,
     INITIALIZE,
@@ -81,7 +80,6 @@ class RemoteShareStates:
         self._own: ShareStates = node.share_states
         self._topics: TopicView = node.metadata
         self._catch_up = catch_up
-        self._positions = Positions(place)
 
     async def initialize(self, states: Mapping[ShareKey, InitialState]) -> dict[ShareKey, Outcome]:
         """Begin share partitions, or begin them again at a higher state epoch: then their leaders begin anew, too."""
@@ -218,7 +216,7 @@ class RemoteShareStates:
             with trio.move_on_after(ANSWER_SECONDS):
                 try:
                     answer = await self._place.links.ask(owner, call.request(group_id, asked), call.version)
-                    await self._positions.note()
+                    await self._place.note_position()
                 except PeerUnavailable as error:
                     problem = str(error)
                 else:

@@ -10,7 +10,6 @@ from functools import partial
 
 from fencepost.broker.peers.asked_together import AskedTogether
 from fencepost.broker.peers.peer import PeerUnavailable
-from fencepost.broker.peers.positions import Positions
 from fencepost.broker.place import Place
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.coordinator.ports import LogWriteFailed, ProducerIdSource, TopicView
@@ -38,7 +37,6 @@ class RemoteTransactions:
         self._place = place
         self._topics = topics
         self._partitions = partitions
-        self._positions = Positions(place)
         self._asked: dict[int, AskedTogether[AddPartitionsToTxnTransaction, dict[TopicPartition, ErrorCode]]] = {}
         """By broker."""
 
@@ -84,7 +82,7 @@ class RemoteTransactions:
     ) -> list[dict[TopicPartition, ErrorCode]]:
         """The errors of each transaction. Raises PeerUnavailable."""
         answer = await self._place.links.ask(broker, AddPartitionsToTxnRequest(transactions=transactions), ADD_VERSION)
-        await self._positions.note()
+        await self._place.note_position()
         results = answer.results_by_transaction or [AddPartitionsToTxnResult()] * len(transactions)
         code = ErrorCode(answer.error_code) or ErrorCode.UNKNOWN_SERVER_ERROR
         return [_codes(one, result, code) for one, result in zip(transactions, results, strict=True)]

@@ -48,17 +48,20 @@ class Markers:
         elsewhere, writer = place.leaders_elsewhere(partitions), place.marker_writer
         if writer is None or not elsewhere:
             return await Appended(self._node, marker, partitions).settled()
-        here = frozenset(partitions).difference(*elsewhere.values())
         results: dict[TopicPartition, ErrorCode] = {}
 
         async def there(broker: int, some: Collection[TopicPartition]) -> None:
             results.update(await writer.write(broker, marker, some))
 
-        async with trio.open_nursery() as nursery:
-            for broker, some in elsewhere.items():
-                nursery.start_soon(there, broker, some)
-            results.update(await Appended(self._node, marker, here).settled())
-        return results
+        appended = Appended(self._node, marker, frozenset(partitions).difference(*elsewhere.values()))
+        if len(elsewhere) == 1:
+            for one in elsewhere.items():  # a nursery takes a pass of the loop, and a task for each
+                await there(*one)
+        else:
+            async with trio.open_nursery() as nursery:
+                for one in elsewhere.items():
+                    nursery.start_soon(there, *one)
+        return {**results, **await appended.settled()}
 
     def append_with_decision(
         self, marker: Marker, partitions: Collection[TopicPartition], may_be_first: bool

@@ -296,6 +296,8 @@ class TransactionCoordinator:
         else:
             answer = await self._ensure(transactional_id, producer_id, producer_epoch, wanted, add, caller)
             codes = wire_codes.by_partition(wanted, answer)
+        if not any(codes.values()):
+            return codes
         knows = add if knows_abortable is None else knows_abortable
         return {
             partition: wire_codes.visible_to_producer(error, adds=add, knows_abortable=knows)

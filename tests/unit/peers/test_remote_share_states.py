@@ -108,9 +108,8 @@ class Cluster(Alone):
         assert (producer, add) == (["txn", 7, 3], True)
         return dict.fromkeys(states, self.refusal)
 
-    async def position(self) -> int:
+    async def note_position(self) -> None:
         self.positions += 1
-        return 0
 
     async def catch_up(self) -> None:
         self.catch_ups += 1

@@ -1,6 +1,7 @@
 """A broker's place in its cluster: which slots it leads, who leads the others, which brokers there are."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
@@ -95,6 +96,9 @@ class Membership(AmongPeers):
         self._config, self._stores, self._scratch = config, stores, scratch
         self.follower = MetadataFollower(self, self.follow)
         self._lock = trio.Lock()
+        self._looking = trio.Lock()
+        self._looked_at = -math.inf
+        """When the last look at the database's position began."""
         tails, rows = FileStore(scratch / "tails"), FileStore(scratch / "rows")
         tails.make()
         rows.make()
@@ -194,12 +198,17 @@ class Membership(AmongPeers):
         log = self.directory.opened(tp)
         return self.writer.history.follows_loss and log is not None and log.epochs.rise >= EPOCHS_OF_LIFE
 
-    async def position(self) -> int:
-        """The database's: this broker may lead no log in which it could read what is durable."""
-        try:
-            return await self.in_thread(self.rounds.engine.position)
-        except StoreUnavailable as error:
-            raise PeerUnavailable(str(error)) from error
+    async def note_position(self) -> None:
+        """The database's: this broker may lead no log in which it could read what is durable. Requests share a look."""
+        since = trio.current_time()
+        async with self._looking:
+            if self._looked_at < since:
+                began = trio.current_time()
+                try:
+                    await self.in_thread(self.rounds.engine.position)
+                except StoreUnavailable as error:
+                    raise PeerUnavailable(str(error)) from error
+                self._looked_at = began
 
     def marker_log(self, tp: TopicPartition, topic_id: bytes) -> PartitionLog | RemoteMarkerLog | None:
         """Into the own log, or as a guest into another broker's; None if it is not opened yet."""

@@ -66,8 +66,8 @@ def links() -> Links:
 
 
 @pytest.fixture
-def writer(links: Links, nursery: trio.Nursery) -> MarkerWriter:
-    return MarkerWriter(links, nursery)
+def writer(links: Links) -> MarkerWriter:
+    return MarkerWriter(links)
 
 
 @pytest.mark.trio
