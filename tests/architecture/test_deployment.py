@@ -45,7 +45,7 @@ def words_of(service: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("stage", ["broker", "spark"])
-def test_an_image_runs_as_nobody_special_from_pinned_parts(stage: str) -> None:
+def test_an_image_runs_as_an_ordinary_user_from_pinned_parts(stage: str) -> None:
     found = stages()[stage]
     base = found[0][1].split()[0]
     assert re.fullmatch(r"python:3\.\d+-slim-\w+@sha256:[0-9a-f]{64}", base), f"{base}: slim, and these very bytes"

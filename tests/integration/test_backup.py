@@ -4,10 +4,9 @@ import json
 import os
 import random
 import shutil
-import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from fencepost.client.admin import Admin
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.command_line import verify, whom_to_ask
+from tests.kit.until_stopped import Undone, UntilStopped
 from tests.kit.waiting import until
 from tests.kit.wire import Wire, batch_of
 
@@ -39,10 +39,6 @@ PARTITIONS, KEYS, BATCH = 2, 5, 20
 ABORTED = 0.25
 
 
-class Undone(Exception):
-    """Aborts a transaction."""
-
-
 class Load:
     """A writer, a transform that copies exactly once, and a writer of keys, until it is stopped."""
 
@@ -53,34 +49,15 @@ class Load:
         self.newest: dict[bytes, int] = {}
         """The newest acknowledged value of each key."""
         self.copied = self.aborted = 0
-        self._stop = threading.Event()
-        self._errors: list[BaseException] = []
+        self._threads = UntilStopped()
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        threads = [
-            threading.Thread(target=self._guard, args=(work,)) for work in (self._write, self._copy, self._count)
-        ]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            for thread in threads:
-                thread.join()
-        assert self._errors == []
-
-    def _guard(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001, the test shows it
-            self._errors.append(error)
+    def running(self) -> AbstractContextManager[None]:
+        return self._threads.running(self._write, self._copy, self._count)
 
     def _write(self) -> None:
         number = 0
         with sync.Client(self.address) as kafka, kafka.producer() as producer:
-            while not self._stop.is_set():
+            while not self._threads.stopped.is_set():
                 for partition in range(PARTITIONS):
                     values = [b"%d" % (number + one) + bytes(50) for one in range(10)]
                     producer.send_many("in", [(None, value) for value in values], partition=partition)
@@ -95,7 +72,7 @@ class Load:
             kafka.consumer("in", group="copiers") as consumer,
         ):
             for batch in consumer.batches(max_records=BATCH):
-                if self._stop.is_set():
+                if self._threads.stopped.is_set():
                     return
                 try:
                     with producer.transaction() as transaction:
@@ -112,7 +89,7 @@ class Load:
     def _count(self) -> None:
         number = 0
         with sync.Client(self.address) as kafka, kafka.producer() as producer:
-            while not self._stop.is_set():
+            while not self._threads.stopped.is_set():
                 number += 1
                 key = b"key-%d" % (number % KEYS)
                 producer.send("newest", b"%d" % number, key=key)

@@ -223,7 +223,7 @@ def test_generations_go_on_though_everybody_had_left(file_broker: BrokerProcess)
     assert generation() > before
 
 
-def test_positions_of_a_transaction_nobody_ends_go_when_its_time_is_over(start_broker: StartBroker) -> None:
+def test_positions_of_a_transaction_without_an_end_go_when_its_time_is_over(start_broker: StartBroker) -> None:
     """Its timeout runs on after the restart; until then the position is unstable (T6), then it is the old one."""
     broker = start_broker(files=True, settings=QUICK)
     make_topic(broker, "t", 1)

@@ -134,7 +134,7 @@ def test_a_large_committed_answer_ends_at_the_last_stable_offset(file_broker: Br
         assert len(values_in(answer)) == BATCHES + 4
 
 
-def test_many_slow_readers_cost_no_memory_and_nobody_else_waits(file_broker: BrokerProcess, writer: Wire) -> None:
+def test_many_slow_readers_cost_no_memory_and_hold_up_no_other_client(file_broker: BrokerProcess, writer: Wire) -> None:
     """Sixteen readers are owed 16 MiB each, and take one byte; the broker holds nothing of that in its own memory."""
     fill(writer, "t")
     writer.fetch("t")

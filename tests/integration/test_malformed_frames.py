@@ -147,7 +147,7 @@ def test_a_bad_batch_is_answered_and_the_connection_lives(
         assert values_in(wire.fetch(topic)) == [b"good"]
 
 
-def test_one_of_very_many_partitions_named_twice_holds_nobody_up(broker_of_module: BrokerProcess) -> None:
+def test_one_of_very_many_partitions_named_twice_holds_up_no_client(broker_of_module: BrokerProcess) -> None:
     """Others wait as long as it takes."""
     asked = [ListOffsetsPartition(partition_index=number, timestamp=-1) for number in [*range(50_000), 0]]
     with Wire(broker_of_module.connect()) as wire:

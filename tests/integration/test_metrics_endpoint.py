@@ -191,7 +191,7 @@ def test_other_paths_are_not_there(metered: BrokerProcess) -> None:
     refused.value.close()
 
 
-def test_nobody_listens_unless_asked(broker: BrokerProcess) -> None:
+def test_no_port_is_opened_unless_asked(broker: BrokerProcess) -> None:
     assert "metrics" not in broker.facts
 
 

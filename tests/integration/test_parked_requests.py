@@ -99,7 +99,7 @@ def test_what_stands_behind_a_parked_join_is_answered_after_it_g1(two: tuple[Wir
     assert (synced.assignment, alive.error_code) == (follower.encode(), ErrorCode.NONE)
 
 
-def test_a_member_that_is_gone_while_its_join_is_parked_harms_nobody_g1(
+def test_a_member_that_is_gone_while_its_join_is_parked_harms_no_other_g1(
     broker: BrokerProcess, two: tuple[Wire, Wire]
 ) -> None:
     one, other = two

@@ -225,7 +225,7 @@ def _check_transactions(history: History, committed: Mapping[Place, Log], verdic
             elif transaction.fate is Fate.UNKNOWN:
                 verdict.counts["unknown, committed" if there else "unknown, aborted"] += 1
     verdict.add("a committed transaction is not there completely", lost)
-    verdict.add("records of a transaction that nobody committed are delivered", leaked)
+    verdict.add("records of a transaction that was not committed are delivered", leaked)
     verdict.add("a transaction is torn", torn)
     outputs = {output for _, output in history.transforms}
     sent = {one for writer in history.writers for txn in writer.transactions.values() for one in txn.sent}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tests.simulation.hashes import fix_hashes
-from tests.simulation.oracles import violations
+from tests.simulation.judging import Result, looked_at
 from tests.simulation.spoilt import SPOILT
 from tests.simulation.whole_world import run_world
 
@@ -28,31 +28,10 @@ class Job(NamedTuple):
     """Requests that do not come late, or twice."""
 
 
-class Result(NamedTuple):
-    """What came of one world."""
-
-    seed: int
-    violations: list[str]
-    trace: list[str]
-    """Only of a world that went wrong."""
-    seconds: float
-    requests: int
-    transactions: int
-    lives: int
-
-
 def judge(job: Job) -> Result:
-    """One world, and what is wrong with it. Whatever is raised in it is a violation, too."""
-    try:
-        outcome = run_world(*job)
-        found = violations(outcome)
-    except Exception as error:  # noqa: BLE001, a world that ends so is what is looked for
-        import traceback
-
-        return Result(job.seed, [f"the world ended: {error!r}"], traceback.format_exception(error), 0.0, 0, 0, 0)
-    transactions = sum(len(writer.transactions) for writer in outcome.history.writers)
-    trace = outcome.trace if found else []
-    return Result(job.seed, found, trace, outcome.seconds, outcome.requests, transactions, outcome.lives)
+    """One world, and what is wrong with it; its trace only where something is."""
+    found = looked_at(lambda: run_world(*job), job.seed)
+    return found if found.violations else found._replace(trace=[])
 
 
 def results(work: Sequence[Job], jobs: int) -> Iterator[Result]:

@@ -7,15 +7,10 @@ and to the object store are lost before or after they happened, or come later, o
 and rules are those of the other worlds (`whole_world.py`, `oracles.py`).
 """
 
-import argparse
 import dataclasses
-import gc
-import logging
-import multiprocessing
 import os
 import sys
 import tempfile
-import time
 from random import Random
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -32,9 +27,9 @@ from tests.kit.sim_cluster import SimCluster, SimMember, StoreWeather
 from tests.kit.sim_network import Fate, Request, SimNetwork
 from tests.kit.sim_threads import run_sync
 from tests.simulation.cluster_lines import ClusterLine
-from tests.simulation.hashes import fix_hashes
 from tests.simulation.judging import Result, judged
 from tests.simulation.lines import Line, create_topics
+from tests.simulation.many_worlds import arguments_of, run_worlds
 from tests.simulation.node_state import GROUPS, open_transactions, state_of_all
 from tests.simulation.sim_readers import follow, read_all
 from tests.simulation.sim_writers import Copier, PlainWriter, Program
@@ -42,6 +37,7 @@ from tests.simulation.spoilt_cluster import SPOILT
 from tests.simulation.weather import SeededWeather
 from tests.simulation.whole_world import Fence, Outcome
 
+MODULE = "tests.simulation.cluster_world"
 MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
 """Where the caches are: no rule here is about disks. A broker that is killed leaves its own, so a world deletes all."""
 LEASE_MS = 1000
@@ -335,42 +331,11 @@ def judge(seed: int) -> Result:
 
 def main() -> int:
     """The command; 1 if a world went wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.cluster_world", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=100, help="the number of worlds (100)")
-    parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
-    parser.add_argument("--keep-going", action="store_true", help="do not stop at the first world that went wrong")
-    parser.add_argument("--until", metavar="TEXT", default="", help="stop only at a violation with this text (any)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time (one per core)")
-    parser.add_argument("--spoilt", choices=SPOILT, help="give the cluster this defect, and see whether it is found")
-    parser.add_argument("--trace", action="store_true", help="show what happened")
+    parser = arguments_of(MODULE, __doc__, SPOILT)
     parser.add_argument("--brokers", type=int, choices=(2, 3), help="2: one is active, 3: all (by seed)")
     arguments = parser.parse_args()
     globals()["BROKERS"] = arguments.brokers or 0
-    fix_hashes("tests.simulation.cluster_world")
-    logging.disable(logging.CRITICAL)
-    gc.disable()  # `judge` collects after each world: during one it finds next to nothing, and costs a tenth
-    gc.freeze()
-    if arguments.spoilt:
-        SPOILT[arguments.spoilt]()
-    begun, wrong, total = time.monotonic(), 0, Result(0, [], [], 0.0, 0, 0, 0)
-    seeds = range(arguments.first, arguments.first + arguments.seeds)
-    with multiprocessing.get_context("fork").Pool(arguments.jobs, maxtasksperchild=50) as pool:
-        for one in pool.imap(judge, seeds):
-            seconds, requests = total.seconds + one.seconds, total.requests + one.requests
-            transactions, lives = total.transactions + one.transactions, total.lives + one.lives
-            total = Result(0, [], [], seconds, requests, transactions, lives)
-            wrong += bool(one.violations)
-            shown = [text[:400] for text in one.violations[:12]]
-            if shown or arguments.trace:
-                print("\n".join([*one.trace, f"seed {one.seed}:", *shown]), flush=True)
-            if any(arguments.until in text for text in shown) and not arguments.keep_going:
-                break
-    print(
-        f"{total.transactions} transactions, {total.requests} requests, {total.lives} lives of brokers,"
-        f" {total.seconds / 3600:.2f} simulated hours in {time.monotonic() - begun:.0f} s;"
-        f" {wrong} of {arguments.seeds} worlds went wrong"
-    )
-    return 1 if wrong else 0
+    return run_worlds(MODULE, judge, arguments, SPOILT)
 
 
 if __name__ == "__main__":

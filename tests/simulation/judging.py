@@ -1,4 +1,4 @@
-"""What came of a world of several brokers, and what is wrong with it."""
+"""What came of a world, and what is wrong with it."""
 
 import gc
 import traceback
@@ -23,14 +23,24 @@ class Result(NamedTuple):
 
 
 def judged(run: Callable[[int], Outcome], seed: int) -> Result:
-    """The world that `run` makes of a seed, and what is wrong with it."""
-    try:
+    """As `looked_at`, within a time, and with the world's garbage collected."""
+
+    def within() -> Outcome:
         with ends_within(seconds=120):
-            outcome = run(seed)
+            return run(seed)
+
+    try:
+        return looked_at(within, seed)
+    finally:
+        gc.collect()
+
+
+def looked_at(run: Callable[[], Outcome], seed: int) -> Result:
+    """The world that `run` makes, and what is wrong with it. An exception is a violation, too."""
+    try:
+        outcome = run()
         found = violations(outcome)
     except Exception as error:  # noqa: BLE001, a world that ends so is what is looked for
         return Result(seed, [f"the world ended: {error!r}"], traceback.format_exception(error), 0.0, 0, 0, 0)
-    finally:
-        gc.collect()
     transactions = sum(len(writer.transactions) for writer in outcome.history.writers)
     return Result(seed, found, outcome.trace, outcome.seconds, outcome.requests, transactions, outcome.lives)

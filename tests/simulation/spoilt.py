@@ -37,7 +37,7 @@ def positions_survive_an_abort() -> None:
     GroupService.complete_transaction = always  # type: ignore[method-assign]
 
 
-def nobody_verifies() -> None:
+def batches_unverified() -> None:
     """A transactional batch is taken without a question to the coordinator (T16)."""
 
     async def anything(self: Any, *words: Any, **more: Any) -> Any:
@@ -62,7 +62,7 @@ SPOILT: dict[str, Callable[[], None]] = {
         answer_before_the_flush,
         markers_overlooked,
         positions_survive_an_abort,
-        nobody_verifies,
+        batches_unverified,
         no_timeouts,
     )
 }

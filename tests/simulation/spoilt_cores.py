@@ -11,7 +11,7 @@ from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.coordinator.txn import completion
 from fencepost.coordinator.txn.completion import Completion
 from fencepost.protocol.errors import ErrorCode
-from tests.simulation.spoilt import answer_before_the_flush, nobody_verifies
+from tests.simulation.spoilt import answer_before_the_flush, batches_unverified
 
 
 def markers_before_the_decision() -> None:
@@ -71,7 +71,7 @@ SPOILT: dict[str, Callable[[], None]] = {
         lost_markers_forgotten,
         answer_before_the_markers,
         answer_before_the_flush,
-        nobody_verifies,
+        batches_unverified,
     )
 }
 """By the name that `python -m tests.simulation.cores_world --spoilt` takes."""

@@ -31,13 +31,13 @@ def test_no_rule_is_broken_in_any_of_these_worlds() -> None:
     ("spoilt", "first", "finding"),
     [
         ("markers-before-the-decision", 33, "its coordinator by"),
-        ("epoch-stays", 7, "that nobody committed are delivered"),
-        ("old-coordinators-write", 7, "that nobody committed are delivered"),
+        ("epoch-stays", 7, "that was not committed are delivered"),
+        ("old-coordinators-write", 7, "that was not committed are delivered"),
         ("any-epoch-ends", 3, "is not there completely"),
         ("lost-markers-forgotten", 1, "waits for its marker"),
         ("answer-before-the-markers", 0, "waits for its marker"),
         ("answer-before-the-flush", 17, "a transaction is torn"),
-        ("nobody-verifies", 0, "waits for its marker"),
+        ("batches-unverified", 0, "waits for its marker"),
     ],
 )
 def test_a_core_with_a_defect_is_found(spoilt: str, first: int, finding: str) -> None:

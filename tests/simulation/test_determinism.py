@@ -30,7 +30,7 @@ def test_naps_and_sleeps_end_at_their_time_and_in_its_order() -> None:
     assert woken == [(1.0, "nap"), (1.5, "sleep"), (2.0, "nap"), (2.5, "sleep"), (3.0, "nap"), (3.5, "sleep")]
 
 
-def test_a_nap_is_cancelled_like_a_sleep_and_wakes_nobody_later() -> None:
+def test_a_nap_is_cancelled_like_a_sleep_and_wakes_no_task_later() -> None:
     async def main() -> float:
         with trio.move_on_after(1.0) as scope:
             await nap(5.0)
@@ -52,7 +52,7 @@ def test_no_time_is_a_checkpoint_and_real_time_works_too() -> None:
     assert trio.run(main) >= 0.01
 
 
-def test_nobody_answers_where_no_broker_is() -> None:
+def test_no_answer_comes_where_no_broker_is() -> None:
     """A call is refused, as a socket would be."""
 
     async def main() -> str:

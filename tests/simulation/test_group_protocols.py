@@ -94,7 +94,7 @@ def answers_leave_before_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogTicket, "durable", durable)
 
 
-def nobody_is_put_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_member_is_put_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ConsumerGroups, "expire", lambda *_args: None)
 
 
@@ -111,7 +111,7 @@ SPOILT: list[tuple[Spoil, str, str]] = [
     (positions_are_told_while_a_transaction_decides, "consumer", "processed more than once"),
     (epochs_begin_anew_with_the_broker, "consumer", "is told of epoch"),
     (answers_leave_before_the_disk, "consumer", "is told of epoch"),
-    (nobody_is_put_out, "consumer", "come to rest"),
+    (no_member_is_put_out, "consumer", "come to rest"),
     (a_group_made_over_has_nothing, "mixed", "owns"),
 ]
 

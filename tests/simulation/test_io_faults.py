@@ -54,7 +54,7 @@ def world_with_a_failed_flush() -> World:
     return world
 
 
-def test_after_a_failed_flush_the_power_cut_takes_only_what_nobody_was_told_is_safe():
+def test_after_a_failed_flush_the_power_cut_takes_only_what_was_not_called_safe():
     world = world_with_a_failed_flush()
     assert world.promises()[ORDERS].high == 2
     check(world.disk.power_cut(nothing), "fsync", world.promises(), world.promises(), power_was_cut=True)

@@ -120,8 +120,8 @@ def copy_once_more(outcome: Outcome) -> None:
     [
         (lose_a_record, "a committed transaction is not there completely"),
         (deliver_twice, "delivered more than once"),
-        (deliver_aborted, "records of a transaction that nobody committed are delivered"),
-        (deliver_open, "records of a transaction that nobody committed are delivered"),
+        (deliver_aborted, "records of a transaction that was not committed are delivered"),
+        (deliver_open, "records of a transaction that was not committed are delivered"),
         (tear, "a transaction is torn"),
         (swap_two, "out of order"),
         (show_a_reader_more, "what a reader saw is not what stands there at the end"),

@@ -12,7 +12,7 @@ from tests.simulation.whole_world import run_world
 
 SEEDS = int(os.environ.get("FENCEPOST_SEEDS", "120"))
 HAZARD = (
-    "records of a transaction that nobody committed are delivered",
+    "records of a transaction that was not committed are delivered",
     "delivered more than once",  # the transaction that was ended too early is done again
     "torn",
     "not there completely",
@@ -57,7 +57,7 @@ def test_nothing_but_late_end_txns_goes_wrong_in_the_first_protocol() -> None:
     [
         ("answer-before-the-flush", 110, ("its coordinator by", "went back", *HAZARD)),
         ("positions-survive-an-abort", 0, ("the output is not the input", "by replay from zero")),
-        ("nobody-verifies", 0, ("the programs do not end", "at the end, all faults long over")),
+        ("batches-unverified", 0, ("the programs do not end", "at the end, all faults long over")),
         ("no-timeouts", 45, ("is Ongoing since",)),
     ],
 )

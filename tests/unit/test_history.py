@@ -88,8 +88,8 @@ def test_an_unknown_outcome_may_be_either(tmp_path: Path) -> None:
     [
         ("not there completely", lambda w, r, c, e: c[T1].pop(0)),
         ("delivered more than once", lambda w, r, c, e: c[T1].append((9, "b"))),
-        ("that nobody committed", lambda w, r, c, e: c[T0].insert(1, (2, "c"))),
-        ("that nobody committed", lambda w, r, c, e: c[T1].append((4, "f"))),
+        ("that was not committed", lambda w, r, c, e: c[T0].insert(1, (2, "c"))),
+        ("that was not committed", lambda w, r, c, e: c[T1].append((4, "f"))),
         ("is torn", lambda w, r, c, e: c[T1].pop()),
         ("never sent", lambda w, r, c, e: c[T1].append((9, "?"))),
         ("not where it should be", lambda w, r, c, e: c[IN].__setitem__(0, (7, "x"))),

@@ -83,6 +83,17 @@ def handle(node: Broker, request: ShareFetchRequest, context: RequestContext) ->
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             return _wait(refusal, min(max(request.max_wait_ms, 0), WAIT_MS_MAX))
         return refusal
+    settings = node.share_settings(request.group_id)
+    session.check_by(
+        (
+            node.metadata.image.topics_by_id,
+            node.place.leads,
+            node.authorizer,
+            context.principal,
+            context.client_host,
+            settings,
+        )
+    )
     pause_in(node, context, len(session.partitions) + len(acknowledged))
     return _answer(node, request, context, session, member, acknowledged, is_renewal=is_renewal)
 
@@ -98,9 +109,9 @@ async def _answer(
     is_renewal: bool,
 ) -> ShareFetchResponse:
     reads = not is_renewal and request.share_session_epoch != FINAL_EPOCH
-    wanted = _rotated(session, request.share_session_epoch) if reads else []
+    wanted = dict.fromkeys([*session.ready, *session.to_check]) if reads else {}
     large = context.large
-    names = await in_steps(large, names_in_steps(node, context, [*session.partitions, *acknowledged]))
+    names = await in_steps(large, names_in_steps(node, context, [*wanted, *acknowledged]))
     acknowledgements = Acknowledgements(
         node.shares,
         member,
@@ -110,12 +121,12 @@ async def _answer(
         is_renewal=is_renewal,
     )
     await in_steps(large, acknowledgements.take())
-    fetch = ShareFetch(node, node.shares, request, member, {part: names[part] for part in wanted})
+    fetch = ShareFetch(node, node.shares, request, member, session, {part: names[part] for part in wanted})
     await fetch.run(large)
     acknowledged_with = await acknowledgements.answers()
     answers = await in_steps(large, _answers(request, session, fetch.answers, acknowledged_with))
-    if request.share_session_epoch == FINAL_EPOCH and node.shares.sessions.end(member) is not None:
-        node.shares.leave(member, session.partitions)
+    if request.share_session_epoch == FINAL_EPOCH:
+        node.shares.leave(member, node.shares.sessions.end(member))
     leaders = name_leaders(node, context, answers, NodeEndpoint)
     return ShareFetchResponse(
         acquisition_lock_timeout_ms=node.share_settings(request.group_id or "").record_lock_duration_ms,
@@ -137,10 +148,10 @@ def _answers(
     """What is answered for each partition that has something to say, or that the session waits for."""
     answers = dict(fetched)
     if request.share_session_epoch != FINAL_EPOCH:
-        for number, (part, is_new) in enumerate(list(session.partitions.items()), 1):
-            if is_new or request.share_session_epoch == INITIAL_EPOCH:
-                answers.setdefault(part, PartitionData(partition_index=part.partition, records=b""))
-            session.partitions[part] = part in answers and bool(answers[part].error_code)
+        named = session.named
+        session.named = {part: None for part, answer in fetched.items() if answer.error_code}
+        for number, part in enumerate(named, 1):
+            answers.setdefault(part, PartitionData(partition_index=part.partition, records=b""))
             if number % STEP_PARTITIONS == 0:
                 yield
     for number, (part, (error, message)) in enumerate(acknowledged.items(), 1):
@@ -149,13 +160,6 @@ def _answers(
         if number % STEP_PARTITIONS == 0:
             yield
     return answers
-
-
-def _rotated(session: ShareSession, epoch: int) -> list[TopicIdPartition]:
-    """Begin elsewhere in each request, so that all partitions get their turn (`PartitionRotateStrategy`)."""
-    parts = list(session.partitions)
-    turn = epoch % len(parts) if parts else 0
-    return parts[turn:] + parts[:turn]
 
 
 def _invalid(what: str) -> ShareFetchResponse:

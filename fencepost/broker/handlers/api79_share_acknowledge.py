@@ -83,8 +83,8 @@ async def _answer(
         part: PartitionData(partition_index=part.partition, error_code=error, error_message=message)
         for part, (error, message) in (await acknowledgements.answers()).items()
     }
-    if request.share_session_epoch == FINAL_EPOCH and node.shares.sessions.end(member) is not None:
-        node.shares.leave(member, session.partitions)
+    if request.share_session_epoch == FINAL_EPOCH:
+        node.shares.leave(member, node.shares.sessions.end(member))
     leaders = name_leaders(node, context, answers, NodeEndpoint)
     return ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=node.share_settings(member.group_id).record_lock_duration_ms,

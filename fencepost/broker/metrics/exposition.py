@@ -255,6 +255,9 @@ def renderer(
         collector.logs = await count_logs(logs, node.clock.now_ms(), config.transaction_max_timeout_ms, upkeep)
         pieces = [generate_latest(registry)]
         topics = {topic.name: topic.partitions for topic in node.metadata.image.topics_by_name.values()}
+        for topic, count in node.shares.sessions.take_topic_fetches().items():
+            if topic in topics:
+                node.metrics.topic(topic).share_fetch_requests += count
         pieces += await topic_text({**node.metrics.topics, "": node.metrics.no_topic}, topics)
         pieces += await partition_text(logs, upkeep)
         most = config.metrics_group_offsets_max

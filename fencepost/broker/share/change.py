@@ -114,11 +114,7 @@ class Change:
 
     def wrote(self, first: int, last: int, state: DeliveryState, deliveries: int, held_until_ms: int = NO_LOCK) -> None:
         """Note what is to be stored of a range."""
-        before = self.batches[-1] if self.batches else None
-        if before is not None and before[1:] == (first - 1, state, deliveries, held_until_ms):
-            self.batches[-1] = StateBatch(before[0], last, state, deliveries, held_until_ms)
-        else:
-            self.batches.append(StateBatch(first, last, state, deliveries, held_until_ms))
+        StateBatch(first, last, state, deliveries, held_until_ms).add_to(self.batches)
 
     def close(self) -> "Change":
         """All is noted: take the offsets that are stored with it."""

@@ -3,11 +3,11 @@
 import logging
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Protocol
 
 import trio
 
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.results import Watcher
 from fencepost.broker.share.change import Change
 from fencepost.broker.share.partition import SharePartition
 from fencepost.broker.share.reading import Times
@@ -90,8 +90,15 @@ class Storing:
         return self.error
 
 
+class Waiting(Protocol):
+    """What looks again at a share partition after a change (`ShareSession`)."""
+
+    def changed(self, led: "LedPartition") -> None:
+        """Records came or are available again, or it is used no more. Must not call back into the log."""
+
+
 class LedPartition:
-    """A share partition of this broker, with those that wait for a change of it."""
+    """A share partition of this broker, with the sessions that wait for a change of it. It watches its log."""
 
     def __init__(self, key: ShareKey, tp: TopicPartition, log: PartitionLog, limits: Callable[[], Limits]) -> None:
         self.key, self.tp, self.log = key, tp, log
@@ -108,13 +115,15 @@ class LedPartition:
         """Whether a task looks what becomes of records on which transactions decide."""
         self.transacting = trio.Lock()
         """Held while a transaction's acknowledgement of it is being stored on another broker."""
-        self.watchers: dict[Watcher, None] = {}
+        self.waiting: dict[Waiting, None] = {}
+        """Each finds out about the next change, once."""
         self.queue: list[Storing] = []
         """Changes that are being stored, and those that wait for it."""
         self.times: dict[int, Times] = {}
         """The times in the headers of the batches that a thread looked at last, by their base offsets."""
         self.dead: list[DeadLetters] = []
         """Records that are being written to the dead-letter topic, and those that wait for it."""
+        log.watchers[self] = None
 
     def note_times(self, base_offset: int, times: Times) -> None:
         """Keep what a thread found in a batch, until some others came."""
@@ -126,10 +135,17 @@ class LedPartition:
         """Whether a fetch could acquire something now."""
         return self.active and not self.unstorable and self.core.can_acquire()
 
+    def end(self, error: ErrorCode) -> None:
+        """Use it no more."""
+        self.error = error
+        self.log.watchers.pop(self, None)
+        self.wake()
+
     def wake(self) -> None:
-        """Have fetches that wait look again."""
-        for watcher in tuple(self.watchers):
-            watcher.wake()
+        """Have the sessions that wait look again."""
+        waiting, self.waiting = self.waiting, {}
+        for session in waiting:
+            session.changed(self)
 
 
 def within_log(led: LedPartition, state: StoredState) -> StoredState:

@@ -148,14 +148,13 @@ class SharePartitions:
 
     def _drop(self, led: LedPartition, error: ErrorCode) -> None:
         """Use it no more. What is being stored is settled by its task; what waits for it is refused."""
-        led.error = error
+        led.end(error)
         self.kept.forget(led)
         if self._led.get(led.key) is led:
             del self._led[led.key], self._of_group[led.key.group_id][led.key]
             if not self._of_group[led.key.group_id]:
                 del self._of_group[led.key.group_id]
             self._timers.stop(led.key)
-        led.wake()
 
     # Loading
 
@@ -287,6 +286,7 @@ class SharePartitions:
         updates = [(led.key, change.update(led.log.leader_epoch)) for led, change in changes]
         outcomes = await self._node.share_states.write_in_transaction(producer, updates, settle)
         for (led, _), outcome, is_known in zip(changes, outcomes, refused, strict=True):
+            self.changed(led)
             error = client_error(outcome.error)
             if error in FENCED or (error is ErrorCode.COORDINATOR_NOT_AVAILABLE and not is_known):
                 self._drop(led, error)

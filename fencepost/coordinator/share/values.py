@@ -44,6 +44,13 @@ class StateBatch(NamedTuple):
     held_until_ms: int = NOT_HELD
     """When records that are AVAILABLE are delivered at the earliest, in ms since the epoch."""
 
+    def add_to(self, batches: list["StateBatch"]) -> None:
+        """Append it; neighbours alike are one."""
+        if batches and batches[-1][1:] == (self.first_offset - 1, *self[2:]):
+            batches[-1] = self._replace(first_offset=batches[-1].first_offset)
+        else:
+            batches.append(self)
+
     def shifted(self, by_ms: int) -> "StateBatch":
         """The same by another clock; it is held back."""
         return self._replace(held_until_ms=self.held_until_ms + by_ms)
@@ -89,9 +96,7 @@ def joined(updates: Sequence[StateUpdate]) -> StateUpdate:
     batches: list[StateBatch] = []
     for update in updates:
         for batch in update.batches:
-            if batches and batches[-1][1:] == (batch.first_offset - 1, *batch[2:]):
-                batch = batch._replace(first_offset=batches.pop().first_offset)
-            batches.append(batch)
+            batch.add_to(batches)
     start_offset = max(update.start_offset for update in updates)  # it never falls; UNINITIALIZED is below all
     return updates[-1]._replace(start_offset=start_offset, batches=batches)
 

@@ -133,7 +133,7 @@ def test_one_thing_that_is_refused_keeps_all_from_being_done(
     assert command_json(broker, "config", "get", "group", "all-group") == []
 
 
-def test_rules_that_nobody_enforces_are_told_of(broker: BrokerProcess) -> None:
+def test_rules_that_no_authorizer_enforces_are_named(broker: BrokerProcess) -> None:
     """A broker without an authorizer keeps ACLs as data, and the command does not let anybody believe more."""
     rule = '[[acls]]\nprincipal = "User:a"\noperation = "write"\ngroup = "{}"\n'
     told = apply(broker, rule.format("told"))
@@ -215,14 +215,14 @@ async def test_programs_apply_plans_and_see_errors_by_thing(broker: BrokerProces
         assert (await admin.apply(plan)).changes == ()
         await admin.create_topics([NewTopic("by-hand", 3)])
         with pytest.raises(ItemsFailedError) as refused:
-            await admin.apply(ClusterPlan((WantedTopic("by-hand", 1), WantedTopic("by-nobody", 1))))
+            await admin.apply(ClusterPlan((WantedTopic("by-hand", 1), WantedTopic("by-none", 1))))
         assert {what: error.code for what, error in refused.value.errors.items()} == {
             "topic by-hand": ErrorCode.INVALID_PARTITIONS
         }
         stepwise = await admin.apply(ClusterPlan((WantedTopic("by-hand", 4), WantedTopic("by-steps"))), atomic=False)
         assert not stepwise.atomic
         assert {"by-hand", "by-steps"} <= set(await admin.list_topics())
-        assert "by-nobody" not in await admin.list_topics()
+        assert "by-none" not in await admin.list_topics()
 
 
 def test_blocking_programs_apply_plans(broker: BrokerProcess) -> None:

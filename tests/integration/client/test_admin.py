@@ -85,7 +85,7 @@ async def test_groups_are_listed_and_an_unknown_one_is_told(kafka: fencepost.Cli
         assert unknown.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def test_features_and_states_that_nobody_knows(kafka: fencepost.Client) -> None:
+async def test_features_and_states_that_are_not_known(kafka: fencepost.Client) -> None:
     async with kafka.admin() as admin:
         assert (await admin.describe_features()).finalized["transaction.version"] in (1, 2)
         with pytest.raises(KafkaError, match="does not know the transaction state 'Sleeping'"):

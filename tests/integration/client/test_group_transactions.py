@@ -106,7 +106,7 @@ async def test_nothing_is_given_while_on_revoked_is_told(
 
 
 @pytest.mark.parametrize("how", ["refused", "unsubscribed"])
-async def test_nobody_waits_for_partitions_that_a_membership_at_its_end_will_not_take_away(
+async def test_no_wait_for_partitions_that_a_membership_at_its_end_will_not_take_away(
     kafka: fencepost.Client, name: str, way: dict[str, object], how: str
 ) -> None:
     """The group has expelled the member, and in the same moment refuses it for good, or it is given up elsewhere."""

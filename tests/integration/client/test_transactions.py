@@ -64,7 +64,7 @@ async def test_committed_is_seen_aborted_is_not(address_of_both: str, name: str)
         assert sorted(everything) == sorted(b"%d.%d" % (n, part) for n in range(6) for part in (0, 1))
 
 
-async def test_a_cancelled_transaction_is_aborted_and_holds_nobody_up(address_of_both: str, name: str) -> None:
+async def test_a_cancelled_transaction_is_aborted_and_holds_up_no_reader(address_of_both: str, name: str) -> None:
     async with fencepost.Client(address_of_both) as kafka:
         await create(kafka, name)
         async with kafka.transactional_producer(name) as producer:

@@ -169,7 +169,7 @@ def verify(wire: Wire) -> ErrorCode:
     return ErrorCode(wire.call(24, 5, AddPartitionsToTxnRequest(transactions=[transaction])).error_code)
 
 
-def test_a_broker_trusts_nobody_who_does_not_know_the_secret() -> None:
+def test_a_broker_trusts_none_without_the_secret() -> None:
     """Both sides prove it."""
     ours = PeerLogins(b"ours")
     login, exchange = ours.own_exchange(), PeerLogins(b"ours").new_exchange()

@@ -1,9 +1,8 @@
 """Backups of running cores: each transaction over partitions of all cores is whole in each of them."""
 
-import threading
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,11 @@ from fencepost.cli.main import cli
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.command_line import verify, whom_to_ask
+from tests.kit.until_stopped import Undone, UntilStopped
 from tests.kit.waiting import until
 
 PARTITIONS, PRODUCERS, ABORTED_EACH = 6, 4, 5
 BACKUPS = 3
-
-
-class Undone(Exception):
-    """Aborts a transaction."""
 
 
 class Producers:
@@ -30,32 +26,15 @@ class Producers:
     def __init__(self, address: str) -> None:
         self._address = address
         self.committed: list[list[bytes]] = [[] for _ in range(PRODUCERS)]
-        self._stop = threading.Event()
-        self._errors: list[BaseException] = []
+        self._threads = UntilStopped()
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        threads = [threading.Thread(target=self._guarded, args=(number,)) for number in range(PRODUCERS)]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            for thread in threads:
-                thread.join()
-        assert self._errors == []
-
-    def _guarded(self, number: int) -> None:
-        try:
-            self._produce(number)
-        except BaseException as error:  # noqa: BLE001, the test shows it
-            self._errors.append(error)
+    def running(self) -> AbstractContextManager[None]:
+        return self._threads.running(*(partial(self._produce, number) for number in range(PRODUCERS)))
 
     def _produce(self, number: int) -> None:
         count = 0
         with sync.Client(self._address) as kafka, kafka.transactional_producer(f"producer-{number}") as producer:
-            while not self._stop.is_set():
+            while not self._threads.stopped.is_set():
                 count += 1
                 value = b"%d-%d" % (number, count)
                 try:

@@ -81,7 +81,7 @@ def committing(writer: Fencepost) -> Iterator[None]:
         commit.result(100)
 
 
-def test_between_prepare_and_the_markers_nobody_sees_a_thing(fencepost_broker: Broker) -> None:
+def test_between_prepare_and_the_markers_no_reader_sees_a_thing(fencepost_broker: Broker) -> None:
     """Row T7: the order is Prepare, markers, Complete; readers of committed data wait for the marker (I1)."""
     fencepost_broker.create_topic("orders")
     writer = Fencepost(fencepost_broker.bootstrap, "billing-1")

@@ -116,7 +116,7 @@ class TestWhoTookTheIdentity:
             assert await on.add(5, first, T0) == [E.PRODUCER_FENCED]
             assert "long ago" in last(on).cause.text
 
-    async def test_one_that_nobody_was_given(self, autojump_clock: MockClock) -> None:
+    async def test_one_that_no_producer_was_given(self, autojump_clock: MockClock) -> None:
         async with running() as on:
             held = await on.identity()
             assert (await on.end(5, (held[0], held[1] + 9), commit=True)).error_code == E.PRODUCER_FENCED

@@ -73,7 +73,7 @@ async def test_a_start_waits_for_all_logs_that_open_at_once(autojump_clock: Mock
         assert [tp for tp in (A, B, C) if node.logs.opened(tp) is None] == []
 
 
-async def test_a_log_that_takes_long_to_read_keeps_nobody_else_waiting(autojump_clock: MockClock) -> None:
+async def test_a_log_that_takes_long_to_read_keeps_no_other_waiting(autojump_clock: MockClock) -> None:
     """Kafka answers NOT_LEADER_OR_FOLLOWER before a replica is made the leader: clients ask again."""
     threads = Gate(A)
     async with started(await killed(), threads) as node:

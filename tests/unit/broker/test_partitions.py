@@ -97,7 +97,7 @@ async def test_a_leader_of_two_partitions_is_named_once_though_their_epochs_diff
     assert [at.node_id for at in answer.node_endpoints] == [7]
 
 
-async def test_a_partition_whose_log_nobody_has_asked_for_yet_is_given_up_as_well(node: Node) -> None:
+async def test_a_partition_whose_log_was_not_asked_for_yet_is_given_up_as_well(node: Node) -> None:
     """Housekeeping opens logs, too."""
     topic_id = node.metadata.image.topics_by_name["t"].topic_id
     log = node.logs.create(T0, topic_id, node.metadata.log_config("t"))

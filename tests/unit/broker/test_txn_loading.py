@@ -19,7 +19,7 @@ E = ErrorCode
 T0 = TopicPartition("t", 0)
 
 
-async def test_nobody_is_let_in_before_decided_transactions_are_on_their_way_t13(
+async def test_no_client_is_let_in_before_decided_transactions_are_on_their_way_t13(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is no window: the listener opens when replay is over and each PREPARE has its task, and not before."""

@@ -68,7 +68,7 @@ async def test_an_answer_to_nothing_ends_the_connection(
             await kafka._cluster.policy.run(kafka._cluster.refresh)
 
 
-async def test_nobody_there_is_retriable_until_the_deadline(patient_clock: trio.testing.MockClock) -> None:
+async def test_no_broker_there_is_retriable_until_the_deadline(patient_clock: trio.testing.MockClock) -> None:
     async with fencepost.Client("127.0.0.1:1", **QUICK) as kafka, kafka.admin() as admin:  # type: ignore[arg-type]
         with pytest.raises(RetriableError, match=r"gave up on listing topics after 0\.3 s"):
             await admin.list_topics()

@@ -50,7 +50,7 @@ HOLDERS = [as_view, as_part, as_numpy, as_arrow, as_object]
 
 
 @pytest.mark.parametrize("hold", HOLDERS)
-def test_a_block_is_used_again_only_when_nobody_refers_to_it(hold: Any) -> None:
+def test_a_block_is_used_again_only_when_nothing_refers_to_it(hold: Any) -> None:
     pool = FramePool()
     first = pool.take(FRAME)
     where, held = address(first), hold(first)

@@ -91,7 +91,7 @@ async def test_a_secret_is_taken_away(nursery: trio.Nursery, broker: Keeper) -> 
     assert broker.altered == [(True, PASSWORD, DELETE, None), (False, PASSWORD, DELETE, None)]
 
 
-async def test_a_secret_is_set_anew_and_shown_to_nobody(nursery: trio.Nursery, broker: Keeper) -> None:
+async def test_a_secret_is_set_anew_and_never_shown(nursery: trio.Nursery, broker: Keeper) -> None:
     """Nobody can tell whether it is as it shall be; what is told of the change ends up in logs."""
     new = "listener.name.outside.ssl.key.password"
     done = await applied(nursery, broker, {PASSWORD: "hunter2", new: "hunter3", THREADS: "3"})

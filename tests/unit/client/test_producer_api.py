@@ -218,7 +218,7 @@ async def test_send_many_and_send_nowait(script: Script) -> None:
         assert (meta.offset, meta.timestamp_ms, delivery.partition) == (100, 5, 0)
 
 
-async def test_what_nobody_asks_for_is_raised_by_flush_and_by_the_end_of_the_block(script: Script) -> None:
+async def test_what_is_not_asked_for_is_raised_by_flush_and_by_the_end_of_the_block(script: Script) -> None:
     broker = await script()
     refuse = broker.refuse(ErrorCode.INVALID_RECORD)
 

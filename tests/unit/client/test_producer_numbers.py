@@ -206,7 +206,7 @@ def test_a_lost_batch_that_had_arrived_after_all_costs_no_epoch() -> None:
     assert not queue.needs_epoch()
 
 
-def test_nothing_new_follows_a_number_that_nobody_will_send() -> None:
+def test_nothing_new_follows_a_number_that_will_not_be_sent() -> None:
     """P4: only a new epoch can follow it."""
     queue, (one,) = queue_with(1)
     queue.unanswered(one, sent=True)

@@ -49,7 +49,7 @@ async def test_a_failure_that_one_task_was_told_the_other_is_told_as_well(script
     assert len(broker.batches) == 1, "they shared one"
 
 
-async def test_a_record_nobody_asked_about_is_raised_although_its_neighbour_was_asked_about(script: Script) -> None:
+async def test_a_record_not_asked_about_is_raised_although_its_neighbour_was_asked_about(script: Script) -> None:
     broker = await script()
     async with client(broker) as kafka, kafka.producer(linger=60) as producer:
         await producer.partitions_for("t")

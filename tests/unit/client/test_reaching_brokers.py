@@ -233,7 +233,7 @@ async def test_what_is_woken_up_for_is_old_then(
         assert kafka._cluster.is_stale("t")
 
 
-async def test_a_connection_that_nobody_uses_is_closed(script: Script, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_connection_without_use_is_closed(script: Script, autojump_clock: trio.testing.MockClock) -> None:
     """connections.max.idle.ms; the next request makes another one."""
     broker = await script()
     async with fencepost.Client(broker.address, connections_max_idle=0.1) as kafka:

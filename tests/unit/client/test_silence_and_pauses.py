@@ -28,7 +28,7 @@ def client(broker: ScriptedBroker, **options: Any) -> fencepost.Client:
 # -- silence
 
 
-async def test_a_connection_that_fell_silent_is_left_although_nobody_waits_for_the_request_timeout(
+async def test_a_connection_that_fell_silent_is_left_although_no_call_waits_for_the_request_timeout(
     script: Script, autojump_clock: trio.testing.MockClock
 ) -> None:
     """Each call gives up sooner than that. Without this they would all go to the dead connection, until TCP knows."""

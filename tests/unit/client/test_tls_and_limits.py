@@ -166,7 +166,7 @@ async def test_a_throttled_client_sends_nothing_for_so_long(
     assert third - second < 0.4
 
 
-async def test_an_answer_that_nobody_waits_for_any_more_throttles_as_well(script: Script) -> None:
+async def test_an_answer_that_is_not_waited_for_any_more_throttles_as_well(script: Script) -> None:
     broker: ScriptedBroker = await script()
 
     def late(request: Any, version: int) -> Any:

@@ -85,7 +85,7 @@ async def test_tv1_sends_nothing_of_a_partition_before_it_is_added(script: Scrip
     assert broker.names(*TALK) == ["InitProducerId"] + ["AddPartitionsToTxn"] * 4 + ["Produce", "EndTxn"]
 
 
-async def test_an_empty_transaction_asks_nobody(script: Script) -> None:
+async def test_an_empty_transaction_asks_no_broker(script: Script) -> None:
     broker = await script()
     async with client(broker) as kafka, kafka.transactional_producer("id") as producer, producer.transaction():
         pass
@@ -151,7 +151,7 @@ async def test_tv1_takes_a_new_epoch_after_a_commit_was_asked_for_twice(script: 
     ("said", "committed"),
     [(ErrorCode.NONE, True), (ErrorCode.INVALID_TXN_STATE, False), (ErrorCode.PRODUCER_FENCED, False)],
 )
-async def test_a_commit_that_nobody_answers_is_an_unknown_outcome(
+async def test_a_commit_without_an_answer_is_an_unknown_outcome(
     script: Script, said: ErrorCode, committed: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
     """`reinitialise` asks for the same commit until the coordinator tells what became of it (P6, T16, KIP-588)."""

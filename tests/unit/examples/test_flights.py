@@ -42,7 +42,7 @@ def test_a_difference_is_seen(found: dict[CarrierMonth, Figure]) -> None:
     assert not all(row.equal for row in rows)
 
 
-def test_a_month_in_which_nobody_departed_has_no_mean_on_either_side() -> None:
+def test_a_month_without_departures_has_no_mean_on_either_side() -> None:
     table = [{"carrier": "AA", "month": 1, "flights": 3, "mean_delay_minutes": None}]
     assert compare({JANUARY: Figure(3, math.nan)}, figures_of_table(table))[0].equal
 

@@ -130,7 +130,7 @@ def test_static_members_that_do_not_rejoin_in_time_keep_their_places_kip_345() -
     assert [answer.member_id for answer in turn.then[0].answers] == ["b"]
 
 
-def test_a_rebalance_that_nobody_joins_waits_once_more() -> None:
+def test_a_rebalance_that_no_member_joins_waits_once_more() -> None:
     group = PreparingRebalance(1, "consumer", "range", "a", alone(group_instance_id="i").members)
     turn = expire_join("g", group, CONFIG, NOW)
     assert turn.then[0].group == group

@@ -44,7 +44,7 @@ async def test_an_unknown_group_is_called_so_from_v9_on(node: Node, version: int
     assert topic.partitions[0].error_code == error
 
 
-async def test_a_topic_id_that_nobody_has_is_unknown_to_commit_and_fetch_v10(node: Node) -> None:
+async def test_a_topic_id_that_no_topic_has_is_unknown_to_commit_and_fetch_v10(node: Node) -> None:
     [topic] = (await node.ask(8, 10, commit_request(10, UNKNOWN_ID))).topics
     assert topic.topic_id == UNKNOWN_ID
     assert [one.error_code for one in topic.partitions] == [ErrorCode.UNKNOWN_TOPIC_ID] * 2
@@ -208,6 +208,6 @@ async def test_who_commits_is_checked_against_the_group_t5(node: Node, version: 
         assert txn_error(await node.ask(28, version, request)) == expected, (member, asked)
 
 
-async def test_a_topic_id_that_nobody_has_is_told_and_adds_nothing_t5(node: Node) -> None:
+async def test_a_topic_id_that_no_topic_has_is_an_error_and_adds_nothing_t5(node: Node) -> None:
     assert txn_error(await node.ask(28, 6, txn_request(6, UNKNOWN_ID))) == ErrorCode.UNKNOWN_TOPIC_ID
     assert node.transactions.asked == []

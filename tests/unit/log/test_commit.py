@@ -126,7 +126,7 @@ async def test_between_rounds_a_log_that_was_flushed_is_not_kept_alive():
         assert gone() is None
 
 
-async def test_a_failed_fsync_is_fatal_and_nobody_is_told_his_bytes_are_safe():
+async def test_a_failed_fsync_is_fatal_and_no_bytes_are_called_safe():
     disk = SlowDisk()
     log = over(disk, durability="fsync")
     commit = LogFlusher("fsync")

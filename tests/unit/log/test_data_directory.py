@@ -47,7 +47,7 @@ def calls_of_a_first_make() -> int:
 
 
 @pytest.mark.parametrize("call", range(calls_of_a_first_make()))
-def test_a_maker_that_was_killed_costs_nobody_his_data(call: int) -> None:
+def test_a_maker_that_was_killed_costs_no_data(call: int) -> None:
     """The next start finds the directory there, and its name not durable: then a file in it would not be either."""
     disk = SimDisk()
     die_at(disk, call)

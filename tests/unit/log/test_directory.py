@@ -82,7 +82,7 @@ def test_the_clean_marker_is_gone_while_running_and_comes_back_with_close(tmp_pa
     directory.close()
 
 
-def test_partitions_nobody_opened_after_an_unclean_stop_are_still_checked_later():
+def test_partitions_not_opened_after_an_unclean_stop_are_still_checked_later():
     store = MemoryStore()
     directory = directory_over(store, "fsync")
     other = TP._replace(partition=1)
@@ -184,7 +184,7 @@ def test_a_log_of_a_deleted_topic_of_the_same_name_is_set_aside(tmp_path):
     directory.close()
 
 
-def test_a_log_of_a_topic_that_nobody_deleted_is_not_set_aside(tmp_path, caplog):
+def test_a_log_of_a_topic_that_was_not_deleted_is_not_set_aside(tmp_path, caplog):
     """A bit that flips in partition.metadata must not empty a partition: it is offline until somebody looks."""
     directory = LogManager.open(tmp_path / "data")
     send(directory.create(TP, TOPIC_ID, LogConfig()), batch(3))

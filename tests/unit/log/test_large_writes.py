@@ -322,7 +322,7 @@ async def test_two_requests_for_the_same_logs_in_another_order_do_not_wait_for_e
     assert not writes._append_locks
 
 
-async def test_who_is_cancelled_while_he_waits_holds_nobody_up(tmp_path):
+async def test_a_task_cancelled_while_it_waits_holds_up_no_other(tmp_path):
     disk = SpiedDisk()
     log = opened(tmp_path, disk)
     writes = LargeWrites(1, lambda log: True)

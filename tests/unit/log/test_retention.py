@@ -63,7 +63,7 @@ def test_l3_nothing_at_or_above_the_bound_goes():
         assert deletable(row_of(1, 1, 1), config, 99_999, 0, bound) == count
 
 
-def test_l3_what_nobody_knows_the_age_of_does_not_expire():
+def test_l3_what_has_no_known_age_does_not_expire():
     assert deletable(row_of(-1, -1), LogConfig(retention_ms=1), NOW_MS, 0, 20) == 0
 
 

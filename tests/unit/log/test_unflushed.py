@@ -120,7 +120,7 @@ async def test_writers_wait_when_the_disk_falls_behind(tmp_path, acks):
         assert commit.is_settled(Ticket(log, written))
 
 
-async def test_what_is_kept_in_memory_holds_nobody_back():
+async def test_what_is_kept_in_memory_holds_no_writer_back():
     log = over(MemoryStore(), durability="os")
     commit = LogFlusher("os", unflushed_bytes_max=MAX)
     async with running(commit):
@@ -131,7 +131,7 @@ async def test_what_is_kept_in_memory_holds_nobody_back():
         await until(lambda: log.unflushed_bytes <= MAX + UNSEEN)
 
 
-async def test_a_deleted_topic_holds_nobody_back_and_is_never_written(tmp_path):
+async def test_a_deleted_topic_holds_no_writer_back_and_is_never_written(tmp_path):
     disk = Watched()
     commit = LogFlusher("os", unflushed_bytes_max=MAX)
     directory = logs_on(disk, tmp_path)

@@ -299,7 +299,7 @@ async def test_the_first_flush_after_a_start_does_not_open_all_segments_at_once(
     assert disk.most <= 100 + 20, "the pool's, and one of each thread"
 
 
-async def test_a_deleted_topic_with_many_closed_segments_holds_nobody_back(tmp_path):
+async def test_a_deleted_topic_with_many_closed_segments_holds_no_writer_back(tmp_path):
     disk = Watched()
     commit = LogFlusher("os", unflushed_bytes_max=1 << 30)
     directory = logs_on(disk, tmp_path)

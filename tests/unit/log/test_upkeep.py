@@ -53,7 +53,7 @@ def test_a_disk_too_full_for_a_new_name_is_freed_on_the_spot():
     assert min(files_of(disk, ".log")).startswith(f"{log.segments.first_offset:020d}")
 
 
-def test_the_next_start_clears_away_what_nobody_got_round_to():
+def test_the_next_start_clears_away_what_was_left():
     disk = SimDisk()
     _, log = written(disk)
     delete_records(log, 9)

@@ -168,7 +168,7 @@ async def test_m2_a_take_over_within_a_transaction_aborts_it_in_its_first_record
     assert old.service.image == new.service.image
 
 
-async def test_m2_nobody_decides_within_a_transaction(autojump_clock: trio.testing.MockClock) -> None:
+async def test_m2_no_decision_falls_within_a_transaction(autojump_clock: trio.testing.MockClock) -> None:
     """S0: one transaction at a time, no other record between its Begin and its End, and no look at half of it."""
     cluster = await started(bounds=SMALL)
     cluster.log.delay = 1

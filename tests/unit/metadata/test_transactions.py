@@ -196,7 +196,7 @@ def test_observers_hear_what_changed() -> None:
     assert gone.topic.partitions == 2
 
 
-def test_setting_what_is_set_already_tells_nobody() -> None:
+def test_setting_what_is_set_already_calls_no_listener() -> None:
     loader = MetadataLoader()
     loader.load_batch(0, [*topic("a"), ConfigRecord(2, "a", "x", "1")])
     assert loader.load_batch(3, [ConfigRecord(2, "a", "x", "1"), NoOpRecord()]) == ()

@@ -91,7 +91,7 @@ def test_holes_that_compaction_left_stay_holes() -> None:
     assert by_columns(bytes(empty)) == []
 
 
-def test_fields_nobody_asked_for_are_not_built() -> None:
+def test_fields_not_asked_for_are_not_built() -> None:
     buffer = bytes(build_batch([(5, b"k", b"v", (("h", b"x"),))]))
     (columns,) = iter_columns(buffer, iter_headers(buffer), fields=frozenset({"value"}))
     assert (columns.key, columns.headers, columns.value.to_pylist()) == (None, None, [b"v"])

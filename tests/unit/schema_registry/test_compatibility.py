@@ -177,7 +177,7 @@ def test_a_check_says_why_if_it_is_asked_to() -> None:
 
 
 @pytest.mark.parametrize(("kind", "first", "second"), [("JSON", "{}", "true"), ("PROTOBUF", "a", "b")])
-def test_types_that_nobody_checks_are_refused_at_every_level_but_none(kind: str, first: str, second: str) -> None:
+def test_types_without_a_check_are_refused_at_every_level_but_none(kind: str, first: str, second: str) -> None:
     """A registry that let them through would pass a test that production refuses: decision 0082."""
     core = Core()
     assert core.register("a", first, schemaType=kind) == 1

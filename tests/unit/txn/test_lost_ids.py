@@ -88,7 +88,7 @@ async def test_a_transaction_of_a_two_phase_commit_waits_for_its_user(nursery: t
     assert committed(world) == ["x"]
 
 
-async def test_the_next_start_fences_nobody(world: World, nursery: trio.Nursery) -> None:
+async def test_the_next_start_fences_no_producer(world: World, nursery: trio.Nursery) -> None:
     await begin(world)
     await after_the_loss(world, nursery)
     answer = await world.service.init_producer_id(TX, 60_000)

@@ -118,7 +118,7 @@ class TestKept:
     """Row T23, what may happen to a kept transaction: it is ended, and nothing else."""
 
     @pytest.mark.parametrize("version", [0, 2])
-    def test_nobody_adds_to_it(self, version: int) -> None:
+    def test_no_request_adds_to_it(self, version: int) -> None:
         for identity, error in (((PID, EPOCH + 1), ITS), ((PID, EPOCH), PF)):
             assert refused(decide(kept(), AddPartitions(*identity, ON_P0, version))) is error
             assert refused(decide(kept(), VerifyPartitions(*identity, ON_P0))) is error
@@ -158,7 +158,7 @@ class TestKept:
         assert holder(after(decide(after(ended), Complete(), 1))) == (FRESH, 0)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("version", [0, 2])
-    def test_nobody_else_ends_it(self, version: int) -> None:
+    def test_no_other_ends_it(self, version: int) -> None:
         for commit in (True, False):
             assert refused(decide(kept(), EndTxn(PID, EPOCH, commit, version))) is PF
             foreign = decide(kept(), EndTxn(8, EPOCH + 1, commit, version))

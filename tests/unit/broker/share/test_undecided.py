@@ -25,7 +25,7 @@ class World:
     """A share partition of this broker, of which member a holds 0 to 9, and the broker that keeps its state."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
-        log: Any = SimpleNamespace(leader_epoch=5)
+        log: Any = SimpleNamespace(leader_epoch=5, watchers={})
         self.led = LedPartition(KEY, TopicPartition("t", 0), log, Limits)
         self.led.core.restore(StoredState(state_epoch=1, start_offset=0), 0)
         self.led.core.acquire("a", Fetched(0, ((0, 9),), ()), Want(500, 500, AcquireMode.BATCH_OPTIMIZED), 0)

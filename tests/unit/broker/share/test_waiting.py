@@ -1,5 +1,6 @@
-"""ShareFetch on a store that several brokers share: records that are elsewhere, and partitions that move away."""
+"""ShareFetch: what it waits for, at which partitions it looks, and those that move away."""
 
+from collections import Counter
 from collections.abc import Callable, Generator
 from types import SimpleNamespace
 from typing import Any
@@ -18,13 +19,14 @@ from fencepost.broker.share.fetch import ShareFetch
 from fencepost.broker.share.led import LedPartition
 from fencepost.broker.share.partitions import PAUSE_S_MAX, SharePartitions
 from fencepost.broker.share.requests import STEP_PARTITIONS
-from fencepost.broker.share.sessions import MemberKey, TopicIdPartition
+from fencepost.broker.share.sessions import MemberKey, ShareSession, TopicIdPartition
 from fencepost.broker.share.values import AckBatch, AckType
 from fencepost.coordinator.ports import ProducerTag
 from fencepost.coordinator.share.group_config import ShareGroupConfig
 from fencepost.coordinator.share.values import DeliveryState, Outcome, ShareKey, StateBatch, StateUpdate, StoredState
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api78_share_fetch import ShareFetchRequest
+from fencepost.protocol.topics import TopicPartition
 from tests.kit.clocks import VirtualClock
 from tests.kit.late_log_store import LateLogStore
 from tests.unit.log.kit import TP, batch, late_log, send, settle
@@ -32,6 +34,7 @@ from tests.unit.log.kit import TP, batch, late_log, send, settle
 pytestmark = pytest.mark.timeout(30)
 MEMBER = MemberKey("g", "one")
 PART = TopicIdPartition(bytes(16), TP.partition)
+MANY = 20
 
 
 class States:
@@ -51,12 +54,12 @@ class States:
 
 
 class Leader:
-    """A broker with one partition, in which a batch is."""
+    """A broker with partitions of one topic; in the first is a batch. A member has a session with them."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int = 1) -> None:
         self.log: PartitionLog | None = late_log(LateLogStore(MemoryStore()))
-        send(self.log, batch())
-        settle(self.log)
+        self.others = {number: late_log(LateLogStore(MemoryStore())) for number in range(1, count)}
+        self.produce(PART.partition)
         settings = ShareGroupConfig().of_group({})
         self.node: Any = SimpleNamespace(
             config=load_config(),
@@ -65,16 +68,31 @@ class Leader:
             metrics=MagicMock(),
             purgatory=Purgatory(),
             response_bytes=SimpleNamespace(left=lambda least: 1 << 20),
-            partition=lambda tp: self.log,
+            partition=lambda tp: self.others.get(tp.partition, self.log),
+            absence=lambda tp: ErrorCode.NOT_LEADER_OR_FOLLOWER,
             share_settings=lambda group_id: settings,
             metadata=SimpleNamespace(image=SimpleNamespace(features={}), topic_name=lambda topic_id: TP.topic),
         )
         self.states = States()
         self.shares = SharePartitions(self.node, self.states)  # type: ignore[arg-type]
+        self.topic_fetches = Counter[str]()
+        parts = [TopicIdPartition(PART.topic_id, number) for number in range(count)]
+        self.session = ShareSession(parts, SimpleNamespace(closed={}), self.topic_fetches)
 
-    async def fetch(self) -> ShareFetch:
-        request = ShareFetchRequest(max_wait_ms=20_000, min_bytes=1, max_bytes=1 << 20, max_records=10, batch_size=10)
-        fetch = ShareFetch(self.node, self.shares, request, MEMBER, {PART: TP})
+    def produce(self, partition: int) -> None:
+        log = self.others.get(partition, self.log)
+        assert log is not None
+        send(log, batch())
+        settle(log)
+
+    async def fetch(self, max_records: int = 10, min_bytes: int = 1) -> ShareFetch:
+        request = ShareFetchRequest(
+            max_wait_ms=20_000, min_bytes=min_bytes, max_bytes=1 << 20, max_records=max_records, batch_size=10
+        )
+        names = {
+            part: TopicPartition(TP.topic, part.partition) for part in (*self.session.ready, *self.session.to_check)
+        }
+        fetch = ShareFetch(self.node, self.shares, request, MEMBER, self.session, names)
         await fetch.run(None)
         return fetch
 
@@ -82,6 +100,13 @@ class Leader:
 @pytest.fixture
 async def leader(nursery: trio.Nursery) -> Leader:
     leader = Leader()
+    await nursery.start(leader.shares.run)
+    return leader
+
+
+@pytest.fixture
+async def leader_of_many(nursery: trio.Nursery) -> Leader:
+    leader = Leader(MANY)
     await nursery.start(leader.shares.run)
     return leader
 
@@ -138,7 +163,7 @@ async def test_a_lock_that_ends_after_the_partition_has_moved_stores_nothing(
 async def test_many_partitions_are_looked_at_with_pauses(leader: Leader) -> None:
     """A session of many partitions does not hold up other clients: each step is of a few of them."""
     parts = {TopicIdPartition(bytes(16), number): ErrorCode.UNKNOWN_TOPIC_ID for number in range(STEP_PARTITIONS * 3)}
-    fetch = ShareFetch(leader.node, leader.shares, ShareFetchRequest(), MEMBER, parts)
+    fetch = ShareFetch(leader.node, leader.shares, ShareFetchRequest(), MEMBER, leader.session, parts)
     steps = Steps()
     await fetch.run(steps)
     assert len(fetch.answers) == len(parts)
@@ -217,3 +242,114 @@ async def test_the_end_of_a_session_looks_at_the_share_partitions_of_its_group_a
     assert [led.key.group_id for led in leader.shares.led()] == ["other"]
     leader.shares.leave(MemberKey("other", "one"), [PART])
     assert leader.shares.led() == []
+
+
+async def test_a_fetch_looks_at_partitions_that_changed_alone(
+    leader_of_many: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours: what a record costs does not depend on how many partitions without records the member has."""
+    leader, looks = leader_of_many, Counter[int]()
+    can_deliver = LedPartition.can_deliver
+
+    def counted(led: LedPartition) -> bool:
+        looks[led.tp.partition] += 1
+        return can_deliver(led)
+
+    await leader.fetch()
+    await leader.fetch(max_records=0)
+    monkeypatch.setattr(LedPartition, "can_deliver", counted)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(leader.fetch)
+        await trio.testing.wait_all_tasks_blocked()
+        looks.clear()
+        leader.produce(7)
+    assert set(looks) == {7}
+
+
+async def test_every_partition_gets_its_turn(leader_of_many: Leader) -> None:
+    """ShareSessionContext: one that gave records comes last in the next response, however many it still has."""
+    leader = leader_of_many
+    for _ in range(MANY):
+        leader.produce(0)
+    for number in range(1, MANY):
+        leader.produce(number)
+    served = []
+    for _ in range(MANY + 2):
+        served += [part.partition for part in (await leader.fetch(max_records=1)).answers]
+        leader.produce(0)
+    assert sorted(served[:MANY]) == list(range(MANY))
+    assert served[MANY:] == [0, 0]
+
+
+async def test_records_that_are_released_are_acquired_by_one_that_waits(
+    leader: Leader, autojump_clock: trio.testing.MockClock
+) -> None:
+    """DelayedShareFetch watches the share partition, too: records come back without a change of the log."""
+    await leader.fetch()
+
+    async def release() -> None:
+        await trio.sleep(1)
+        leader.shares.sessions.of_group[MEMBER.group_id] = 1
+        leader.shares.leave(MEMBER, [PART])
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(release)
+        fetch = await leader.fetch()
+    assert trio.current_time() == 1
+    assert [one.delivery_count for one in fetch.answers[PART].acquired_records] == [2]
+
+
+async def test_a_fetch_that_wants_more_bytes_is_woken_by_each_record(
+    leader: Leader, autojump_clock: trio.testing.MockClock
+) -> None:
+    """DelayedShareFetch.isMinBytesSatisfied: what is ready is too little, and each further batch may be enough."""
+
+    async def produce() -> None:
+        for _ in range(3):
+            await trio.sleep(1)
+            leader.produce(PART.partition)
+
+    size = len(batch())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(produce)
+        fetch = await leader.fetch(min_bytes=4 * size)
+        assert trio.current_time() == 3
+    assert [(one.first_offset, one.last_offset) for one in fetch.answers[PART].acquired_records] == [(0, 3)]
+
+
+async def test_other_rights_or_topics_have_all_partitions_checked_again(leader_of_many: Leader) -> None:
+    """KafkaApis.handleShareFetchRequest authorizes each request: a session's partitions, with records or without."""
+    leader = leader_of_many
+    leader.session.check_by("these")
+    await leader.fetch()
+    leader.session.check_by("these")
+    assert not leader.session.to_check
+    leader.session.check_by("others")
+    assert list(leader.session.to_check) == list(leader.session.partitions)
+
+
+async def test_a_partition_that_failed_is_begun_by_the_next_fetch(leader: Leader) -> None:
+    """SharePartitionManager.fencedSharePartitionHandler: the error is answered once; then all begins anew."""
+    await leader.fetch()
+    leader.shares.forget(ShareKey(MEMBER.group_id, *PART))
+    fetch = await leader.fetch()
+    assert [one.delivery_count for one in fetch.answers[PART].acquired_records] == [1]
+
+
+async def test_no_share_partition_refers_to_a_session_that_ended(leader: Leader) -> None:
+    """Ours: share partitions outlive sessions."""
+    await leader.fetch()
+    await leader.fetch(max_records=0)
+    [led] = leader.shares.led()
+    leader.session.rest(PART)
+    assert list(led.waiting) == [leader.session]
+    assert leader.session.close() == [PART]
+    assert not led.waiting
+
+
+async def test_each_fetch_counts_for_all_topics_of_the_session(leader: Leader) -> None:
+    """SharePartitionManager.processShareFetch: totalShareFetchRequestRate of each topic, with records or without."""
+    await leader.fetch()
+    await leader.fetch(max_records=0)
+    leader.session.count_fetches()
+    assert leader.topic_fetches == {TP.topic: 2}

@@ -25,7 +25,7 @@ def spec(partitions: dict[str, int], members: Members, *, same: bool = True, **i
 
 
 @pytest.mark.parametrize("assign", [uniform.assign, range_assignor.assign])
-def test_nobody_and_nothing_g4(assign: Assignor) -> None:
+def test_no_members_and_no_topics_g4(assign: Assignor) -> None:
     assert not assign(spec({}, {}))
     assert not any(assign(spec({}, {"a": ("", {})})).values())
 

@@ -289,7 +289,7 @@ class TestWhatNobodyWasGiven:
         found = {name: dict(member.revoking) for name, member in context.group.members.items()}
         assert found == {"old": {}, "new": {topic_id("t"): {2: 5, 3: 5}}}
 
-    async def test_an_heir_that_wants_nothing_new_gets_what_nobody_was_given_g5(
+    async def test_an_heir_that_wants_nothing_new_gets_what_no_member_was_given_g5(
         self, autojump_clock: MockClock, world: World
     ) -> None:
         """The group is in the middle of a rebalance, nobody has anything, and nothing else would raise its epoch."""

@@ -103,7 +103,7 @@ class TestExpiry:
             store.apply(OffsetCommitted("g", TopicPartition(topic, 0), value))
         return store
 
-    def test_what_nobody_subscribes_to_goes_g7(self) -> None:
+    def test_what_no_member_subscribes_to_goes_g7(self) -> None:
         store = self.stored("t", "u")
         assert expired(group_of(MEMBER), store, RETENTION_MS, NOW + RETENTION_MS - 1) == []
         gone = expired(group_of(MEMBER), store, RETENTION_MS, NOW + RETENTION_MS)

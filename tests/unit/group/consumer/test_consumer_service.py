@@ -55,7 +55,7 @@ class TestTimers:
         await trio.sleep(5)
         assert set(world.consumers.members) == {"a", "b"}
 
-    async def test_a_place_that_nobody_comes_back_to_is_given_up_with_its_session_g4(
+    async def test_a_place_that_no_member_comes_back_to_is_given_up_with_its_session_g4(
         self, autojump_clock: MockClock, world: World
     ) -> None:
         await world.beat("a", 0, instance_id="i")

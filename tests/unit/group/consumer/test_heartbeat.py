@@ -93,7 +93,7 @@ def test_an_answer_that_was_lost_is_given_again_g4() -> None:
     assert refusal(paper, "a", 4) is ErrorCode.FENCED_MEMBER_EPOCH
 
 
-def test_a_full_group_takes_nobody_and_keeps_its_own_g4() -> None:
+def test_a_full_group_takes_no_member_and_keeps_its_own_g4() -> None:
     paper = Paper(config=GroupConfig(group_consumer_max_size=1))
     paper.beat("a", 0)
     assert refusal(paper, "b", 0) is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -162,7 +162,7 @@ class TestTheAssignmentInterval:
         paper.beat("a", 2)
         assert paper.group.assignment_epoch == 3
 
-    def test_of_zero_it_binds_nobody_g4(self) -> None:
+    def test_of_zero_it_binds_no_member_g4(self) -> None:
         paper = Paper()
         paper.beat("a", 0)
         assert paper.beat("b", 0).member_epoch == 3
@@ -177,7 +177,7 @@ class TestAssignors:
         assert paper.group.assignors == {"range": 2, "uniform": 1}
         assert [paper.group.target[name][topic_id("t")] for name in "abc"] == [{0}, {1}, {2}]
 
-    def test_the_first_configured_one_where_nobody_asks_g4(self) -> None:
+    def test_the_first_configured_one_where_no_member_asks_g4(self) -> None:
         paper = Paper(image=image(t=3), config=GroupConfig(group_consumer_assignors=("range", "uniform")))
         paper.beat("b", 0)
         paper.beat("a", 0)
