@@ -1,5 +1,6 @@
 """Dead letters of share groups (KIP-1191): what they say, and how their records go back to where they were."""
 
+import hashlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,8 +41,8 @@ class DeadLetter(NamedTuple):
 class Redriven(NamedTuple):
     """What a redrive did, or would do."""
 
-    sent: dict[TopicPartition, set[int]]
-    """The offsets that the records had, by partition."""
+    sent: dict[TopicPartition, list[int]]
+    """The offsets that the records had, by partition. Records of a topic that was created again may share one."""
     lost: list[DeadLetter]
     """Those whose record is no longer in its topic, and that have no copy of it."""
 
@@ -90,32 +91,52 @@ async def redrive(kafka: "Client", topic: str, group_id: str, *, dry_run: bool =
     Raises FencedError if another redrive of this group began meanwhile, and AbortableError if a transaction failed.
     """
     name = f"redrive.{topic}.{group_id}"
-    found = Redriven({}, [])
+    found, sent = Redriven({}, []), _Sent({})
     async with kafka.admin() as admin, kafka.consumer(group=name) as consumer:
         if dry_run:
             consumer.assign(await consumer.partitions_for(topic))
             async for batch in consumer.read_to_end():
-                async for _ in _records_of(parts_of(admin), batch, group_id, found):
+                async for _ in _records_of(parts_of(admin), batch, group_id, found, sent):
                     pass
             return found
         async with kafka.transactional_producer(name) as producer:
             consumer.assign(await consumer.partitions_for(topic))  # now: the producer has ended what others left open
             async for batch in consumer.read_to_end():
                 async with producer.transaction() as txn:
-                    async for where, one in _records_of(parts_of(admin), batch, group_id, found):
+                    async for where, one in _records_of(parts_of(admin), batch, group_id, found, sent):
                         to, partition = where
                         await txn.send(to, one.value, key=one.key, partition=partition, headers=one.headers)
                     await txn.send_offsets(consumer)
     return found
 
 
+class _Sent(NamedTuple):
+    """The records that a run sends: of several dead letters of one record it sends one."""
+
+    contents: dict[tuple[TopicPartition, int], set[bytes]]
+    """Digests of keys and values, by where the records were."""
+
+    def has(self, dead: DeadLetter) -> bool:
+        """A letter with another copy is of another record: the topic was deleted, and created again."""
+        there = self.contents.get((dead.partition, dead.offset))
+        return there is not None and (not dead.is_copy or _digest(dead.letter.key, dead.letter.value) in there)
+
+    def add(self, dead: DeadLetter, record: Record) -> None:
+        there = self.contents.setdefault((dead.partition, dead.offset), set())
+        there.add(_digest(record.key, record.value))
+
+
+def _digest(key: bytes | None, value: bytes | None) -> bytes:
+    return hashlib.blake2b(repr((key, value)).encode(), digest_size=16).digest()
+
+
 async def _records_of(
-    admin: AdminParts, letters: ConsumerBatch[bytes, bytes], group_id: str, found: Redriven
+    admin: AdminParts, letters: ConsumerBatch[bytes, bytes], group_id: str, found: Redriven, sent: "_Sent"
 ) -> AsyncIterator[tuple[TopicPartition, Record]]:
     """What to send for each dead letter, and where to; all is noted in `found`."""
     for letter in letters:
         dead = dead_letter_of(letter)
-        if dead is None or dead.group_id != group_id or dead.offset in found.sent.get(dead.partition, ()):
+        if dead is None or dead.group_id != group_id or sent.has(dead):
             continue
         record = await _source_of(admin, dead)
         if record is not None and dead.is_copy and (record.key, record.value) != (letter.key, letter.value):
@@ -123,8 +144,10 @@ async def _records_of(
         if record is None and not dead.is_copy:
             found.lost.append(dead)
             continue
-        found.sent.setdefault(dead.partition, set()).add(dead.offset)
-        yield dead.partition, record or Record(letter.offset, letter.timestamp_ms, letter.key, letter.value)
+        record = record or Record(letter.offset, letter.timestamp_ms, letter.key, letter.value)
+        found.sent.setdefault(dead.partition, []).append(dead.offset)
+        sent.add(dead, record)
+        yield dead.partition, record
 
 
 async def _source_of(admin: AdminParts, dead: DeadLetter) -> Record | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import trio
 
 from fencepost.broker.config.broker_config import BrokerConfig
-from fencepost.broker.config.listeners import EVERY_INTERFACE, Listener
+from fencepost.broker.config.listeners import EVERY_INTERFACE, PORT_MAX, Listener
 from fencepost.broker.log.storage.layout import CORE_STARTS, CORES_DIRECTORY
 from fencepost.broker.metadata.identity import CORES_VERSION, COUNT_SETTINGS, check_format, cluster_id_of, set_format
 from fencepost.broker.metadata.reader import MetadataReader, NoMetadataLog
@@ -124,7 +124,7 @@ def read_start(root: Path) -> int:
 
 
 def prepared(config: BrokerConfig, cores: int) -> Layout:
-    """The layout of the cores, whose directories are made. Raises WrongDirectory and OSError."""
+    """The layout of the cores, whose directories are made. Raises WrongDirectory, ValueError and OSError."""
     directory = config.data_directory
     assert directory is not None, "cores have files"
     directory.mkdir(parents=True, exist_ok=True)
@@ -232,6 +232,12 @@ def _configs(config: BrokerConfig, cores: int, cluster_id: str) -> tuple[BrokerC
             for one in config.client_listeners
         ]
     found = []
+    for one in (*listeners, *(one.advertised for one in config.client_listeners if one.advertised is not None)):
+        if one.port + cores - 1 > PORT_MAX:
+            raise ValueError(
+                f"{one}: core {cores - 1} would have the port {one.port + cores - 1}, and {PORT_MAX} is the highest:"
+                f" name a port of at most {PORT_MAX - cores + 1}"
+            )
     for number in range(cores):
         own = tuple(str(one._replace(port=one.port + number)) for one in listeners)
         advertised = tuple(

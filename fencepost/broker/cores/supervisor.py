@@ -48,7 +48,7 @@ class _Core:
     was_ready: bool = False
     """Whether any of its processes was."""
     failed: int = 0
-    """How many of its processes ended before any was ready."""
+    """How many of its starts failed before any was ready."""
     began: float = 0.0
     heard_at: float = 0.0
     pause: float = FIRST_PAUSE_SECONDS / 2
@@ -147,24 +147,35 @@ class Supervisor:
                 self._start(core)
 
     def _start(self, core: _Core) -> None:
+        core.began = core.heard_at = time.monotonic()
         try:
             start = next_start(self._layout.root, wait=False)
-        except (OSError, ValueError) as error:
+            core.pid, core.pipe = self._fork(
+                dataclasses.replace(self._layout, start=start, alive_fd=self._alive[0]), core
+            )
+        except (OSError, ValueError) as error:  # no space, descriptors or processes left: the other cores go on
             self._put_off(core)
             logger.error("core %d cannot start, the next try is in %.1f s cause=%s", core.number, core.pause, error)
             return
-        layout = dataclasses.replace(self._layout, start=start, alive_fd=self._alive[0])
+        core.is_ready = False
+        logger.info("core %d starts pid=%d", core.number, core.pid)
+
+    def _fork(self, layout: Layout, core: _Core) -> tuple[int, int]:
+        """The process of a core, and the pipe on which it says that it lives. Raises OSError."""
         pipe, written = os.pipe()
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until the new process has its own handlers
-        pid = os.fork()
-        if not pid:
+        try:
+            pid = os.fork()
+            if not pid:
+                os.close(pipe)
+                self._be(layout, core.number, written)
+        except OSError:
             os.close(pipe)
-            self._be(layout, core.number, written)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        os.close(written)
-        core.pid, core.pipe, core.is_ready = pid, pipe, False
-        core.began = core.heard_at = time.monotonic()
-        logger.info("core %d starts pid=%d", core.number, pid)
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            os.close(written)
+        return pid, pipe
 
     def _be(self, layout: Layout, number: int, written: int) -> NoReturn:
         """The rest of the life of a core's process."""
@@ -179,6 +190,8 @@ class Supervisor:
                 if other.pipe >= 0:
                     os.close(other.pipe)
             code = self._serve(layout, number, written)
+        except Exception as error:
+            logger.critical("the broker failed cause=%r", error, exc_info=error)
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -203,7 +216,6 @@ class Supervisor:
                 self._exit_code = code
                 self._stop(signal.SIGTERM)
                 continue
-            core.failed += not core.was_ready
             self._put_off(core)
             logger.error(
                 "core %d ended, it starts again in %.1f s and the others go on exit_code=%d",
@@ -215,6 +227,7 @@ class Supervisor:
     def _put_off(self, core: _Core) -> None:
         """Until the next try, the longer the shorter it lived."""
         now = time.monotonic()
+        core.failed += not core.was_ready
         longest = LONGEST_PAUSE_OF_READY_SECONDS if core.is_ready else LONGEST_PAUSE_SECONDS
         lived_long = now - core.began > LONGEST_PAUSE_SECONDS
         core.pause = FIRST_PAUSE_SECONDS if lived_long else min(core.pause * 2, longest)

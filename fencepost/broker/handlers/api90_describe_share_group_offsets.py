@@ -2,13 +2,13 @@
 
 v0-1 are served; v1 returns the lag (KIP-1226). A partition without a state has the start offset -1 and no error, as
 OffsetFetch has for one without an offset. With the tag `explain` (a fencepost extension) each partition also has the
-states of its records.
+states of its records. Only its leader knows them: the group's coordinator asks it, with the tag `of_leader`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.peers.remote_ends import high_watermarks
+from fencepost.broker.peers.remote_ends import high_watermarks, record_states
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied, denied_topics
 from fencepost.broker.share.explaining import Explanations
@@ -19,6 +19,7 @@ from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api90_describe_share_group_offsets import (
     AskedGroup,
+    AskedTopic,
     DescribedGroup,
     DescribedPartition,
     DescribedTopic,
@@ -38,8 +39,9 @@ async def handle(
     names = [group.group_id for group in request.groups]
     refused = denied(node, context, AclOperation.DESCRIBE, AclResourceType.GROUP, names)
     explanations = Explanations(node) if request.explain else None
+    describe = _described_by_leader if request.of_leader else _described
     return DescribeShareGroupOffsetsResponse(
-        groups=[await _described(node, context, group, refused, explanations) for group in request.groups]
+        groups=[await describe(node, context, group, refused, explanations) for group in request.groups]
     )
 
 
@@ -54,11 +56,7 @@ async def _described(
         return DescribedGroup(group_id=group.group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
     if group.group_id in refused:
         return DescribedGroup(group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    asked: dict[str, list[int]] | None = None
-    if group.topics is not None:
-        asked = {topic.topic_name: [] for topic in group.topics}
-        for topic in group.topics:
-            asked[topic.topic_name] += topic.partitions
+    asked = None if group.topics is None else _numbers(group.topics)
     hidden = denied_topics(node, context, AclOperation.DESCRIBE, asked or ())
     visible = None if asked is None else {name: numbers for name, numbers in asked.items() if name not in hidden}
     try:
@@ -72,12 +70,54 @@ async def _described(
     ends = await _ends(node, found)
     topics = [_topic(node, topic, asked[topic.name], ends) for topic in found]
     if explanations is not None:
-        for described in topics:
-            for one in described.partitions:
-                key = ShareKey(group.group_id, described.topic_id, one.partition_index)
-                one.states = await explanations.of(key, TopicPartition(described.topic_name, one.partition_index))
+        await _explain(group.group_id, topics, explanations)
+        there = {
+            TopicPartition(described.topic_name, one.partition_index): one
+            for described in topics
+            for one in described.partitions
+            if one.start_offset != UNINITIALIZED and one.states is None
+        }
+        for partition, states in (await record_states(node.place, node.metadata.image, group.group_id, there)).items():
+            there[partition].states = states
     topics += [_hidden(name, numbers) for name, numbers in asked.items() if name in hidden]
     return DescribedGroup(group_id=group.group_id, topics=topics)
+
+
+async def _described_by_leader(
+    node: Broker,
+    context: RequestContext,
+    group: AskedGroup,
+    refused: Collection[str],
+    explanations: Explanations | None,
+) -> DescribedGroup:
+    """The states alone, of the partitions that this broker leads. It may know nothing else of the group."""
+    if group.group_id in refused:
+        return DescribedGroup(group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    asked = _numbers(group.topics or ())
+    hidden = denied_topics(node, context, AclOperation.DESCRIBE, asked)
+    known = node.metadata.image.topics_by_name
+    topics = [
+        _topic(node, TopicOffsets(name, known[name].topic_id, {}), numbers, {})
+        for name, numbers in asked.items()
+        if name in known and name not in hidden
+    ]
+    if explanations is not None:
+        await _explain(group.group_id, topics, explanations)
+    return DescribedGroup(group_id=group.group_id, topics=topics)
+
+
+async def _explain(group_id: str, topics: Sequence[DescribedTopic], explanations: Explanations) -> None:
+    for described in topics:
+        for one in described.partitions:
+            key = ShareKey(group_id, described.topic_id, one.partition_index)
+            one.states = await explanations.of(key, TopicPartition(described.topic_name, one.partition_index))
+
+
+def _numbers(topics: Sequence[AskedTopic]) -> dict[str, list[int]]:
+    asked: dict[str, list[int]] = {}
+    for topic in topics:
+        asked.setdefault(topic.topic_name, []).extend(topic.partitions)
+    return asked
 
 
 async def _ends(node: Broker, topics: Sequence[TopicOffsets]) -> Mapping[TopicPartition, int]:

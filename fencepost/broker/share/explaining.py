@@ -12,7 +12,7 @@ from fencepost.protocol.messages.api90_describe_share_group_offsets import State
 from fencepost.protocol.topics import TopicPartition
 
 RANGES_MAX = 10_000
-"""How many ranges one response has at most."""
+"""How many ranges of one broker a response has at most."""
 
 
 class Explanations:

@@ -51,7 +51,10 @@ def describe_text(queue: "Queue", now_ms: int, bootstrap: str) -> str:
         ]
         lines += ["", table(("MEMBER", "CLIENT", "HOST", "HOLDS", "READS"), rows)]
     if queue.partitions and any(one.offset.states is None for one in queue.partitions):
-        lines += ["", "?: only fencepost brokers report the states of records."]
+        lines += [
+            "",
+            "?: not begun, or the leader does not answer. Only fencepost brokers report the states of records.",
+        ]
     if any(one.offset.states is not None and not one.offset.states.complete for one in queue.partitions):
         lines += ["", "More records are in flight than one response shows: the counts are too low."]
     if any(one.offset.lag for one in queue.partitions):

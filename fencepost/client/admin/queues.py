@@ -195,7 +195,9 @@ def explain_record(
         )
     if states is None:
         return Why(
-            "unknown", f"It is at or after the start offset {start}. Apache Kafka reports no more about records."
+            "unknown",
+            f"It is at or after the start offset {start}. The partition's leader does not answer, or is Apache Kafka,"
+            " which reports no more about records.",
         )
     record = states.at(offset)
     if record is not None:

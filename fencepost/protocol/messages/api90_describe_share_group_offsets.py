@@ -1,7 +1,7 @@
 """DescribeShareGroupOffsets (90): the start offsets of share groups (KIP-932).
 
-v1 brings the lag (KIP-1226). Tag 1000 of the request and of each partition is fencepost's
-(docs/decisions/0016-tagged-fields.md); Kafka skips it.
+v1 brings the lag (KIP-1226). Tags 1000 and 1001 of the request, and 1000 of each partition, are fencepost's
+(docs/decisions/0016-tagged-fields.md); Kafka skips them.
 """
 
 from fencepost.protocol.api_keys import ApiKey
@@ -36,6 +36,7 @@ class DescribeShareGroupOffsetsRequest(
 ):
     groups: list[AskedGroup] = []
     explain: Bool = field(tag=1000)
+    of_leader: Bool = field(tag=1001)
 
 
 class StateRange(Value):

@@ -1,10 +1,10 @@
-"""The ends of partitions that other brokers lead (Kafka's PartitionMetadataClient)."""
+"""What a group's coordinator asks the leaders of partitions (Kafka's PartitionMetadataClient; states of records)."""
 
 from typing import Any
 
 from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.peers.peer import PeerUnavailable
-from fencepost.broker.peers.remote_ends import LATEST, high_watermarks
+from fencepost.broker.peers.remote_ends import LATEST, high_watermarks, record_states
 from fencepost.broker.place import Alone, LeaderAndEpoch
 from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, TopicImage
 from fencepost.protocol.errors import ErrorCode
@@ -12,6 +12,14 @@ from fencepost.protocol.messages.api02_list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
+)
+from fencepost.protocol.messages.api90_describe_share_group_offsets import (
+    DescribedGroup,
+    DescribedPartition,
+    DescribedTopic,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+    RecordStates,
 )
 from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import TopicPartition
@@ -35,6 +43,8 @@ class Three(Alone):
             raise PeerUnavailable("it does not answer")
         api = API_BY_KEY[request.api_key]
         asked = api.request.decode(api.request.encode(request, version), version)
+        if isinstance(asked, DescribeShareGroupOffsetsRequest):
+            return self._described(broker, asked)
         parts = [(topic.name, one.partition_index, one.timestamp) for topic in asked.topics for one in topic.partitions]
         self.asked.append((broker, parts))
         answers = [
@@ -50,6 +60,24 @@ class Three(Alone):
             for topic in asked.topics
         ]
         return ListOffsetsResponse(topics=answers)
+
+    def _described(self, broker: int, asked: DescribeShareGroupOffsetsRequest) -> DescribeShareGroupOffsetsResponse:
+        assert (asked.explain, asked.of_leader) == (True, True)
+        (group,) = asked.groups
+        topics = [
+            DescribedTopic(
+                topic_name=topic.topic_name,
+                partitions=[
+                    DescribedPartition(
+                        partition_index=number,
+                        states=None if self.error else RecordStates(start_offset=broker, complete=True),
+                    )
+                    for number in topic.partitions
+                ],
+            )
+            for topic in group.topics or []
+        ]
+        return DescribeShareGroupOffsetsResponse(groups=[DescribedGroup(group_id=group.group_id, topics=topics)])
 
 
 def image(*names: str) -> MetadataImage:
@@ -73,3 +101,15 @@ async def test_a_leader_that_does_not_answer_or_leads_no_more_holds_up_none_of_t
     assert await high_watermarks(place, image("a"), ALL) == {TopicPartition("a", 3): 300}
     place.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert await high_watermarks(place, image("a"), ALL) == {}
+
+
+async def test_the_states_of_records_come_from_the_leaders() -> None:
+    """Decision 16: they are in the leader's memory, and a share group's coordinator is often another broker."""
+    place = Three()
+    found = await record_states(place, image("a", "b"), "workers", ALL)
+    expected = {TopicPartition(name, number): number for name in ("a", "b") for number in (2, 3)}
+    assert {partition: states.start_offset for partition, states in found.items()} == expected
+    place.silent = {2}
+    assert list(await record_states(place, image("a"), "workers", ALL)) == [TopicPartition("a", 3)]
+    place.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert await record_states(place, image("a"), "workers", ALL) == {}

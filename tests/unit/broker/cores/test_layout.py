@@ -115,3 +115,11 @@ def test_free_ports_of_an_ipv6_address(tmp_path: Path) -> None:
     layout = prepared(config_in(tmp_path, listeners=["PLAINTEXT://[::1]:0"]), 2)
     assert all(one.client_listeners[0].port for one in layout.configs)
     layout.close()
+
+
+@pytest.mark.parametrize("setting", ["listeners", "advertised_listeners"])
+def test_every_core_needs_a_port(tmp_path: Path, setting: str) -> None:
+    """Without this check the last cores end at once, and start again for ever."""
+    settings = {"listeners": ["PLAINTEXT://127.0.0.1:0"], setting: ["PLAINTEXT://127.0.0.1:65534"]}
+    with pytest.raises(ValueError, match=r"core 2 would have the port 65536.*at most 65533"):
+        prepared(config_in(tmp_path, **settings), 3)

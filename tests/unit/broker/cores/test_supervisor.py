@@ -1,5 +1,6 @@
 """When the supervisor starts a core again, and when it ends."""
 
+import logging
 import os
 import signal
 import time
@@ -121,23 +122,23 @@ def test_it_ends_if_the_report_stops_it(tmp_path: Path) -> None:
     assert run(tmp_path, serve, stops=True) == (0, ["without-[]"])
 
 
+def pauses(made: Supervisor, ready: bool) -> list[float]:
+    """How long the first core waits after each of many short lives."""
+    core = made._cores[0]
+    found = []
+    for _ in range(12):
+        core.began, core.is_ready = time.monotonic(), ready
+        made._put_off(core)
+        found.append(core.pause)
+    return found
+
+
 def test_the_pause_of_a_core_that_was_ready_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No other core leads its partitions; one that cannot start may wait longer."""
-    monkeypatch.setattr(supervisor, "LONGEST_PAUSE_OF_READY_SECONDS", 0.02)
-    began = time.monotonic()
-
-    def serve(layout: Any, number: int, pipe: int) -> int:
-        os.write(pipe, b"1")
-        if number and layout.start < 14:
-            time.sleep(0.02)
-            return 1
-        if number:
-            os.kill(os.getppid(), signal.SIGTERM)
-        signal.pause()
-        return 0
-
-    assert run(tmp_path, serve)[0] == 0
-    assert time.monotonic() - began < 10
+    monkeypatch.setattr(supervisor, "LONGEST_PAUSE_SECONDS", 1000.0)
+    made = Supervisor(layout_in(tmp_path, 1), lambda *_: 0, lambda _: None, lambda: None, 0)
+    assert max(pauses(made, True)) == supervisor.LONGEST_PAUSE_OF_READY_SECONDS
+    assert max(pauses(made, False)) > 10 * supervisor.LONGEST_PAUSE_OF_READY_SECONDS
 
 
 def test_a_signal_during_a_start_is_not_lost(tmp_path: Path) -> None:
@@ -150,3 +151,80 @@ def test_a_signal_during_a_start_is_not_lost(tmp_path: Path) -> None:
 
     code, _ = run(tmp_path, serve, cores=5)
     assert code == 0
+
+
+def test_a_start_without_a_process_left_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit of processes or memory, such as of a container, must not end the cores that serve."""
+    forks, fork = 0, os.fork
+
+    def scarce() -> int:
+        nonlocal forks
+        forks += 1
+        if 4 <= forks <= 6:  # this process, core 0 and core 1 have begun
+            raise BlockingIOError("Resource temporarily unavailable")
+        return fork()
+
+    def serve(layout: Any, number: int, pipe: int) -> int:
+        os.write(pipe, b"1")
+        if number and layout.start == 2:
+            return 1
+        if number:
+            os.kill(os.getppid(), signal.SIGTERM)
+        signal.pause()
+        return 0
+
+    monkeypatch.setattr(os, "fork", scarce)
+    assert run(tmp_path, serve) == (0, ["without-[]"])
+
+
+def test_a_core_that_never_gets_a_process_is_reported_as_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service manager waits for the report of the others."""
+    forks, fork = 0, os.fork
+
+    def scarce() -> int:
+        nonlocal forks
+        forks += 1
+        if forks > 2:
+            raise BlockingIOError("Resource temporarily unavailable")
+        return fork()
+
+    def serve(layout: Any, number: int, pipe: int) -> int:
+        os.write(pipe, b"1")
+        signal.pause()
+        return 0
+
+    monkeypatch.setattr(os, "fork", scarce)
+    assert run(tmp_path, serve, stops=True) == (0, ["without-[1]"])
+
+
+def test_the_pause_grows_while_a_core_that_lived_long_cannot_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk it would be tried, and logged, ten times a second."""
+    made = Supervisor(layout_in(tmp_path, 1), lambda *_: 0, lambda _: None, lambda: None, 0)
+    (core,) = made._cores
+    core.began = time.monotonic() - 100
+
+    def full(root: Path) -> int:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(supervisor, "next_start", full)
+    pauses = []
+    for _ in range(3):
+        made._start(core)
+        pauses.append(core.pause)
+    assert pauses == sorted(set(pauses))
+
+
+def test_a_core_that_fails_says_why(tmp_path: Path) -> None:
+    """What its process raises before the broker runs reaches the log: else only its exit code did."""
+    said = tmp_path / "log"
+
+    def serve(layout: Any, number: int, pipe: int) -> int:
+        logging.getLogger().addHandler(logging.FileHandler(said))
+        raise RuntimeError("no such place")
+
+    assert run(tmp_path, serve) == (1, [])
+    assert "no such place" in said.read_text()
