@@ -3,20 +3,25 @@
 from collections import defaultdict
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import product
 from pathlib import Path
+from random import Random
 
 import pytest
 from click.testing import CliRunner, Result
 
 from fencepost import sync
 from fencepost.cli.main import cli
-from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.topics import TRANSACTION_TOPIC, TopicPartition
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.command_line import verify, whom_to_ask
+from tests.kit.cores_broker import Cores
+from tests.kit.cores_moves import reassign
 from tests.kit.until_stopped import Undone, UntilStopped
 from tests.kit.waiting import until
 
 PARTITIONS, PRODUCERS, ABORTED_EACH = 6, 4, 5
+MOVE_SECONDS = 0.2
 BACKUPS = 3
 
 
@@ -28,8 +33,16 @@ class Producers:
         self.committed: list[list[bytes]] = [[] for _ in range(PRODUCERS)]
         self._threads = UntilStopped()
 
-    def running(self) -> AbstractContextManager[None]:
-        return self._threads.running(*(partial(self._produce, number) for number in range(PRODUCERS)))
+    def running(self, cores: Cores) -> AbstractContextManager[None]:
+        works = [partial(self._produce, number) for number in range(PRODUCERS)]
+        return self._threads.running(*works, partial(self._move, cores))
+
+    def _move(self, cores: Cores) -> None:
+        """Partitions go from core to core meanwhile, those of the coordinators, too."""
+        chance = Random(1)
+        places = [TopicPartition(*one) for one in product(("t", TRANSACTION_TOPIC), range(PARTITIONS))]
+        while not self._threads.stopped.wait(MOVE_SECONDS):
+            reassign(cores, {chance.choice(places): [chance.choice(cores.numbers)]})
 
     def _produce(self, number: int) -> None:
         count = 0
@@ -75,7 +88,7 @@ def test_transactions_are_whole_in_each_backup(tmp_path: Path) -> None:
         with sync.Client(broker.address) as kafka, kafka.admin() as admin:
             admin.create_topics("t", partitions=PARTITIONS)
         producers = Producers(broker.address)
-        with producers.running():
+        with producers.running(Cores(broker)):
             for number in range(BACKUPS):
                 before = [list(values) for values in producers.committed]
                 until(lambda before=before: all(map(len, producers.committed)) and producers.committed != before)

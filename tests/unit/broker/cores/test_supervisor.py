@@ -207,7 +207,7 @@ def test_the_pause_grows_while_a_core_that_lived_long_cannot_start(
     (core,) = made._cores
     core.began = time.monotonic() - 100
 
-    def full(root: Path) -> int:
+    def full(root: Path, wait: bool) -> int:
         raise OSError("No space left on device")
 
     monkeypatch.setattr(supervisor, "next_start", full)
