@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+import trio
+
 from fencepost.broker.ports import Broker
 from fencepost.broker.share.describing import StateRange, stored_ranges
 from fencepost.broker.share.sessions import TopicIdPartition
-from fencepost.coordinator.share.values import UNINITIALIZED, ShareKey
+from fencepost.coordinator.share.values import UNINITIALIZED, ShareKey, StoredState
 from fencepost.protocol.messages.api90_describe_share_group_offsets import RecordStates
 from fencepost.protocol.messages.api90_describe_share_group_offsets import StateRange as ShownRange
 from fencepost.protocol.topics import TopicPartition
@@ -15,17 +17,24 @@ RANGES_MAX = 10_000
 """How many ranges of one broker a response has at most."""
 
 
+STORED_SECONDS = 3.0
+"""How long one response waits for stored states: the broker that keeps them may be another one, which is down."""
+
+
 class Explanations:
     """Those of one response."""
 
     def __init__(self, node: Broker) -> None:
         self._node = node
+        self._stored = node.place.share_persister(node)
         self._left = RANGES_MAX
+        self._until = trio.current_time() + STORED_SECONDS
 
     async def of(self, key: ShareKey, partition: TopicPartition) -> RecordStates | None:
         """The states of a share partition: as its leader has them, or as stored while no member uses it.
 
-        None if this broker does not lead the partition, or no leader has found out yet where the group begins.
+        None if this broker does not lead the partition, no leader has found out yet where the group begins, or the
+        stored states cannot be read.
         """
         node = self._node
         log = node.partition(partition)
@@ -36,8 +45,10 @@ class Explanations:
             core = led.core
             after = core.end_offset + 1 if core.in_flight else core.start_offset
             return self._states(core.start_offset, after, core.ranges(node.shares.now_ms))
-        stored = await node.share_states.read(key, log.leader_epoch)
-        if stored.error or stored.start_offset == UNINITIALIZED:
+        stored: StoredState | None = None
+        with trio.move_on_at(self._until):
+            stored = await self._stored.read(key, log.leader_epoch)
+        if stored is None or stored.error or stored.start_offset == UNINITIALIZED:
             return None
         found = stored_ranges(stored, node.clock.now_ms())
         after = found[-1].last_offset + 1 if found else stored.start_offset
