@@ -91,10 +91,6 @@ class Partitions:
     def offline(self) -> list[TopicPartition]:
         return sorted(self._offline | {tp for tp, log in self._owned.items() if log.offline})
 
-    def lose(self, tp: TopicPartition) -> None:
-        """The partition has no log here any more, and must not begin again."""
-        self._offline.add(tp)
-
     def hide(self, tp: TopicPartition) -> None:
         """Clients may not use the partition's log any more, because another broker will lead it soon."""
         self._owned.pop(tp, None)

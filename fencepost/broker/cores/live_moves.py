@@ -248,8 +248,7 @@ class LiveMoves:
         self._moving.discard(log.tp)
         if log.writable:
             log.freeze(None)
-            for runtime in self._coordinators(log.tp):
-                await runtime.load(log.tp.partition)
+            await self._load_coordinators(log.tp)
 
     async def _end(self, tp: TopicPartition, topic_id: bytes) -> None:
         """Of a log that was handed over: have the controller end the move, or undo it."""
@@ -298,12 +297,12 @@ class LiveMoves:
             if not isinstance(error, CorruptLogFile):
                 logger.error("partition cannot be opened yet partition=%s cause=%s", tp, error)
                 return
-            node.partitions.lose(tp)
             logger.error("partition is offline, the log that has come is damaged partition=%s cause=%s", tp, error)
+            await self._lose(tp)
+            return
         if self._coming.get(tp) == topic_id:
             self._forget(tp)
-        for runtime in self._coordinators(tp):
-            await runtime.load(tp.partition)
+        await self._load_coordinators(tp)
         logger.info("partition taken partition=%s", tp)
 
     async def _move_here(self, tp: TopicPartition, topic_id: bytes) -> bool:
@@ -315,9 +314,8 @@ class LiveMoves:
             self._forget(tp)
             return False
         if found is None:
-            self._forget(tp)
-            self._node.partitions.lose(tp)
             logger.critical("partition is offline, the directory of its log is missing partition=%s", tp)
+            await self._lose(tp)
             return False
         for _, error in await self._node.upkeep_threads.sync(self._adopt(found, tp, topic_id)):
             raise error
@@ -327,6 +325,13 @@ class LiveMoves:
         await trio.to_thread.run_sync(sync_names, found.store, self._own)
         return True
 
+    async def _lose(self, tp: TopicPartition) -> None:
+        """It must not begin again, empty, at offset 0."""
+        self._forget(tp)
+        self._node.logs.note_lost(tp)
+        self._node.partitions.get(tp)
+        await self._load_coordinators(tp)
+
     def _adopt(self, found: Handed, tp: TopicPartition, topic_id: bytes) -> list[SyncTask]:
         """Tasks that write the log's offsets into this core's checkpoint files. Raises OSError and CorruptLogFile."""
         return self._node.logs.kept.adopt(tp, topic_id, offsets_in(found))
@@ -334,6 +339,10 @@ class LiveMoves:
     def _rename(self, found: Handed, tp: TopicPartition) -> None:
         take(found, self._own, tp)
         self._node.logs.add({tp: self._node.logs.kept.log_starts.get(tp, 0)})
+
+    async def _load_coordinators(self, tp: TopicPartition) -> None:
+        for runtime in self._coordinators(tp):
+            await runtime.load(tp.partition)
 
     def _coordinators(self, tp: TopicPartition) -> list[CoordinatorRuntime[Any, Any, Any]]:
         return [runtime for runtime in self._node.runtimes if runtime.topic == tp.topic]

@@ -234,9 +234,13 @@ class LogManager:
         """
         lost = sorted(tp for tp in self.kept.without_log if exists(tp))
         for tp in lost:
-            self.kept.expect(tp)
-            self._unopened.add(tp)
+            self.note_lost(tp)
         return lost
+
+    def note_lost(self, tp: TopicPartition) -> None:
+        """The log of a partition is gone: to open one raises CorruptLogFile, after the next start, too."""
+        self.kept.note_lost(tp)
+        self._unopened.add(tp)
 
     def offline(self) -> Collection[TopicPartition]:
         """The partitions whose durable files are damaged: they are not opened before the next start."""

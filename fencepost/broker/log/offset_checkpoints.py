@@ -190,10 +190,10 @@ class OffsetCheckpoints:
         if self.recovery_points.pop(tp, None) is not None:
             self._recovery_points_file().sync()
 
-    def expect(self, tp: TopicPartition) -> None:
-        """The partition still exists: its log, which has a recovery point, is lost."""
+    def note_lost(self, tp: TopicPartition) -> None:
+        """The partition still exists: its log is lost. Without a recovery point it gets the lowest."""
         self.without_log.discard(tp)
-        self.recovery_points[tp] = self._lost_points[tp]
+        self.recovery_points.setdefault(tp, self._lost_points.get(tp, 1))
 
     def purge(self) -> None:
         """Durably drop the recovery points of deleted logs: a new topic may get their name. Raises OSError."""

@@ -1,12 +1,13 @@
 """Partitions move between cores while clients work (KIP-455): nothing is lost, doubled, torn or out of order."""
 
 import random
+import shutil
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 from typing import Any
@@ -298,6 +299,22 @@ def test_a_topic_that_is_made_again_during_its_move_has_only_its_own_records(cor
     )
 
 
+@contextmanager
+def handed_over(cores: Cores, tp: TopicPartition, source: int, target: int) -> Iterator[None]:
+    """A log is on its way, and core 0 frozen before it is asked to end the move; afterwards it ends."""
+    broker = cores.broker
+    broker.signal_core(source, SIGSTOP)
+    assert reassign(cores, {tp: [target]}) == {tp: ErrorCode.NONE}
+    broker.signal_core(0, SIGSTOP)
+    try:
+        broker.signal_core(source, SIGCONT)
+        until(lambda: f"handed over partition={tp}" in broker.log())
+        yield
+    finally:
+        broker.signal_core(0, SIGCONT)
+    until(lambda: ongoing(cores), lambda found: not found)
+
+
 def test_a_source_that_dies_after_the_hand_over_begins_no_second_log(cores: Cores) -> None:
     """Until the move has ended no core coordinates the groups (GroupCoordinatorService.onResignation)."""
     broker, source, target = cores.broker, 1, 2
@@ -305,24 +322,35 @@ def test_a_source_that_dies_after_the_hand_over_begins_no_second_log(cores: Core
     group = cores.name_at(source, GROUP)
     tp = TopicPartition(GROUP_TOPIC, partition_for(group, INTERNAL[GROUP_TOPIC]))
     assert commit(cores, source, group, 7) is ErrorCode.NONE
-    broker.signal_core(source, SIGSTOP)  # so that the controller is frozen before it is asked to end the move
-    assert reassign(cores, {tp: [target]}) == {tp: ErrorCode.NONE}
-    broker.signal_core(0, SIGSTOP)
-    try:
-        broker.signal_core(source, SIGCONT)
-        until(lambda: f"handed over partition={tp}" in broker.log())
+    with handed_over(cores, tp, source, target):
         broker.kill_core(source)
         broker.wait_for_core(source)
         assert commit(cores, source, group, 1) is ErrorCode.NOT_COORDINATOR
-    finally:
-        broker.signal_core(0, SIGCONT)
-    until(lambda: ongoing(cores), lambda found: not found)
     assert cores.coordinator(group, GROUP) == target
     with Client(broker.address) as kafka, kafka.admin() as admin:
         offsets = admin.list_group_offsets(group)
     assert offsets[TopicPartition("read", 0)].offset == 7
     assert broker.data_dir is not None
     assert len(list(broker.data_dir.rglob(f"{tp}*"))) == 1
+
+
+def test_a_log_that_is_lost_on_its_way_does_not_begin_again(cores: Cores) -> None:
+    """Its group would go on without its offsets: from the beginning, or behind what it has not read."""
+    broker, source, target = cores.broker, 1, 2
+    cores.create("read", 1)
+    group = cores.name_at(source, GROUP)
+    tp = TopicPartition(GROUP_TOPIC, partition_for(group, INTERNAL[GROUP_TOPIC]))
+    assert commit(cores, source, group, 7) is ErrorCode.NONE
+    with handed_over(cores, tp, source, target):
+        assert broker.data_dir is not None
+        [directory] = broker.data_dir.rglob("*-moving")
+        shutil.rmtree(directory)
+    until(lambda: f"directory of its log is missing partition={tp}" in broker.log())
+    until(lambda: commit(cores, target, group, 1), lambda code: code is not ErrorCode.NOT_COORDINATOR)
+    assert commit(cores, target, group, 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert broker.stop() == 0
+    broker.start()
+    assert commit(cores, target, group, 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def commit(cores: Cores, core: int, group: str, offset: int) -> ErrorCode:
