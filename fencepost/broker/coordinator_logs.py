@@ -209,9 +209,9 @@ class InternalTopicLogs:
         flusher: LogFlusher,
         open_log: Callable[[TopicPartition], PartitionLog],
         existing: Callable[[], Collection[TopicPartition]],
-        epoch: int | None = None,
+        epoch: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """`epoch` is that of the coordinator on this broker; None: the leader epoch of each log."""
+        """`epoch` returns that of the coordinator of a log opened now; None: the leader epoch of each log."""
         self._epoch = epoch
         self._topic = topic
         self._count = count
@@ -235,7 +235,7 @@ class InternalTopicLogs:
                 if is_shortage(error):
                     raise LogNotHere(str(error), _shortage_may_end) from error
                 raise LogUnreadable(str(error)) from error
-            found = self._logs[partition] = PartitionCoordinatorLog(log, self._flusher, self._epoch)
+            found = self._logs[partition] = PartitionCoordinatorLog(log, self._flusher, self._epoch())
         return found
 
     def existing(self) -> Collection[int]:

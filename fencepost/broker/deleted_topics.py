@@ -48,7 +48,7 @@ class DeletedTopics:
 
         They must not begin again, empty, at offset 0: consumers and transactions would take new records for old ones.
         """
-        for tp in self._node.logs.expect(self._node.metadata.exists):
+        for tp in self._node.logs.expect(self._node.partitions.leads):
             self._node.partitions.get(tp)
         self.purge_checkpoints()
 

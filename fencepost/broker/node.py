@@ -56,7 +56,14 @@ from fencepost.broker.share.partitions import SharePartitions
 from fencepost.broker.transactions.hanging import HangingCheck
 from fencepost.broker.transactions.markers import Markers
 from fencepost.coordinator.group.service import GroupService
-from fencepost.coordinator.metadata.delta import AclsChanged, Change, PartitionsAdded, TopicCreated, TopicDeleted
+from fencepost.coordinator.metadata.delta import (
+    AclsChanged,
+    AssignmentChanged,
+    Change,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+)
 from fencepost.coordinator.metadata.image import GROUP_VERSION, SHARE_VERSION
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.start_records import Registration
@@ -239,8 +246,9 @@ class Node:
         return self.share_states.runtime, self.groups.runtime, self.transactions.runtime
 
     def _internal_logs(self, topic: str, count: int) -> InternalTopicLogs:
-        epoch = self.place.coordinator_epoch
-        return InternalTopicLogs(topic, count, self.flusher, self.partitions.open, self.logs.partitions, epoch)
+        return InternalTopicLogs(
+            topic, count, self.flusher, self.partitions.open, self.logs.partitions, lambda: self.place.coordinator_epoch
+        )
 
     @property
     def endpoint(self) -> Endpoint:
@@ -370,6 +378,8 @@ class Node:
             elif isinstance(change, TopicCreated | PartitionsAdded):
                 self.groups.topics_changed([change.topic.name], created=isinstance(change, TopicCreated))
                 leave_to_others(self, change.topic.name)
+            elif isinstance(change, AssignmentChanged):
+                self.place.assignment_changed(change.before, change.topic)
             elif isinstance(change, AclsChanged):
                 self.authorizer = make_authorizer(self.config, self.metadata.image)
         if deleted := {change.topic.topic_id for change in changes if isinstance(change, TopicDeleted)}:

@@ -29,13 +29,15 @@ class Partitions:
         self._owned: dict[TopicPartition, PartitionLog] = {}
         self._offline: set[TopicPartition] = set()
         self.opener: LogOpener | None = None
+        self.moving: set[TopicPartition] = set()
+        """Those that come from another broker or go there: no log is opened for them."""
 
     def get(self, tp: TopicPartition) -> PartitionLog | None:
         """The log of a partition, opened on first use; None if there is none, and `absence` returns why."""
         if not self._place.leads:
             return None
         log = self._owned.get(tp)
-        if log is None and tp not in self._offline and self.leads(tp):
+        if log is None and tp not in self._offline and tp not in self.moving and self.leads(tp):
             if self.opener is not None and self.opener.hurry(tp):
                 return None
             try:
@@ -84,6 +86,10 @@ class Partitions:
 
     def offline(self) -> list[TopicPartition]:
         return sorted(self._offline | {tp for tp, log in self._owned.items() if log.offline})
+
+    def lose(self, tp: TopicPartition) -> None:
+        """The partition has no log here any more, and must not begin again."""
+        self._offline.add(tp)
 
     def hide(self, tp: TopicPartition) -> None:
         """Clients may not use the partition's log any more, because another broker will lead it soon."""

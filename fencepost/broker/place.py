@@ -132,6 +132,9 @@ class Place(ABC):
     def leader(self, topic_id: bytes, partition: int) -> LeaderAndEpoch:
         return LeaderAndEpoch(self.node_id, -1)
 
+    def assignment_changed(self, before: "TopicImage", topic: "TopicImage") -> None:  # noqa: B027 - most ignore it
+        """The metadata have other replicas or leaders for partitions of a topic."""
+
     async def newest_leaders(self) -> LeaderOf:
         """The leaders as they are now, which `leader` may not know yet. Raises PeerUnavailable."""
         return self.leader

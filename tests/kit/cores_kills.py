@@ -3,7 +3,8 @@
     python -m tests.kit.cores_kills --cycles 1000 --seed 7 --cores 3
 
 Idempotent, transactional and raw producers write to partitions of all cores, transforms commit offsets in transactions.
-After each fault every partition must take records again. A cycle that kills all of them reads the files, as
+Before most faults some partitions begin to move to other cores, those of internal topics, too. After each fault every
+partition must take records again. A cycle that kills all of them reads the files, as
 `kill_loop.py` does; at the end everything is read by two clients, over crashes.
 """
 
@@ -12,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,22 +23,28 @@ from typing import Any
 import trio
 from confluent_kafka import KafkaException
 
+from fencepost.protocol.topics import GROUP_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.cores_broker import Cores
+from tests.kit.cores_moves import ongoing, reassign
 from tests.kit.cores_planted import PlantedBroker
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, Log, Place, Verdict
 from tests.kit.kill_loop import LONGEST_LIFE_MS, SETTINGS, SHORTEST_LIFE_MS, KillLoop
 from tests.kit.whole_logs import read_all, read_ends
+from tests.kit.wire import ConnectionEnded
 from tests.kit.workload_command import carry_out, parser_of
 from tests.kit.workload_readers import REBUILT_SUFFIXES, RECOVERY_POINTS, read_all_by_own
 from tests.kit.workload_roles import TRANSFORMS, WRITERS
 from tests.kit.workload_run import Plan
-from tests.kit.workload_writers import LOOSE_TOPIC, TRANSACTION_TOPIC
+from tests.kit.workload_writers import LOOSE_TOPIC
+from tests.kit.workload_writers import TRANSACTION_TOPIC as WORK_TOPIC
 
 SESSION_SECONDS = 6.0
 """Of the members of groups that are not static."""
 SERVED_SECONDS = 60.0
 """Longer than a client waits for a broker that has died."""
 ENOUGH_COMMITS = 1
+INTERNAL, INTERNAL_PARTITIONS = (GROUP_TOPIC, TRANSACTION_TOPIC), 50
 
 
 class NotServed(Exception):
@@ -88,6 +96,7 @@ class CoresKills(KillLoop):
                     self._kill_producer()
                 (fault,) = self._chance.choices(list(kinds), list(kinds.values()))
                 self._cycle = f"cycle {number}"
+                self._move_some()
                 fault()
                 began = time.monotonic()
                 self._work()
@@ -98,8 +107,32 @@ class CoresKills(KillLoop):
                 self._cycle, fault = f"at the end, core {number}", self._kill_some_frozen
                 self._kill_frozen(number)
                 self._work()
+            self._end_moves()
         except NotServed as error:
             self.failures.append(f"{self._cycle}: not served after {fault.__name__}: {error}")
+
+    # Moves
+
+    def _move_some(self) -> None:
+        """Have partitions move, which the fault that follows may interrupt anywhere; at times cancel some."""
+        if self._chance.random() < 0.2:
+            return
+        cores = Cores(self._broker)
+        places = [*self.plan.places, *((name, number) for name in INTERNAL for number in range(INTERNAL_PARTITIONS))]
+        with suppress(OSError, ConnectionEnded):
+            if self._chance.random() < 0.15:
+                self.faults["moves cancelled"] += len(reassign(cores, dict.fromkeys(ongoing(cores))))
+            wanted = {TopicPartition(*one): [self._any_core()] for one in self._chance.sample(places, 6)}
+            answers = reassign(cores, wanted, asked=self._any_core())
+            self.faults["moves begun"] += sum(not error for error in answers.values())
+        self._rest(self._chance.choice([0, 0.02, 0.1, 0.5]) * self._chance.random())
+
+    def _end_moves(self) -> None:
+        deadline = time.monotonic() + SERVED_SECONDS
+        while left := ongoing(Cores(self._broker)):
+            if time.monotonic() > deadline:
+                raise NotServed(f"moves do not end: {left}")
+            self._rest(0.1)
 
     def _any_core(self) -> int:
         return self._chance.randrange(self.cores)
@@ -218,7 +251,7 @@ class CoresKills(KillLoop):
 
     def _copied(self) -> bool:
         logs, _ = read_all(
-            self._address, [place for place in self.plan.places if place[0] != TRANSACTION_TOPIC], READ_COMMITTED
+            self._address, [place for place in self.plan.places if place[0] != WORK_TOPIC], READ_COMMITTED
         )
         made = {topic: sum(len(log) for place, log in logs.items() if place[0] == topic) for topic, _ in logs}
         self._made.update({output: made[output] - self._made[output] for output in TRANSFORMS})

@@ -49,9 +49,12 @@ class _Told:
 
 
 def directory_of(data_dir: Path, place: Place) -> Path:
-    """The directory of a partition, which may be that of another core than the first."""
+    """The directory of a partition, which may be in that of another core than the first, or on its way there."""
     name = f"{place[0]}-{place[1]}"
-    return next(data_dir.glob(f"cores/*/{name}"), data_dir / name)
+    places = [data_dir, *data_dir.glob("cores/*")]
+    found = [one for where in places for one in (where / name, *where.glob(f"{name}.*-moving")) if one.is_dir()]
+    assert len(found) <= 1, found
+    return found[0] if found else data_dir / name
 
 
 class FilesWatch:
@@ -69,7 +72,8 @@ class FilesWatch:
         """Take in what is new while the broker is dead; what is wrong with it."""
         problems: list[str] = []
         for place in places:
-            log = self._logs.setdefault(place, _Growing(directory_of(self._data_dir, place)))
+            log = self._logs.setdefault(place, _Growing())
+            log.directory = directory_of(self._data_dir, place)
             try:
                 self.batches += log.read_on()
             except Damaged as damaged:
@@ -116,8 +120,9 @@ class FilesWatch:
 class _Growing:
     """One partition's files, read from the place where the last reading ended."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self) -> None:
+        self.directory = Path()
+        """Where they are now."""
         self._base = -1
         self._position = 0
         self._next_offset = 0
@@ -128,9 +133,9 @@ class _Growing:
 
     def read_on(self) -> int:
         """Take the new batches; a torn batch at the very end is left for the broker to cut off. Raises Damaged."""
-        before, paths = len(self.offsets), segments_of(self._directory)
+        before, paths = len(self.offsets), segments_of(self.directory)
         if self._base >= 0 and all(int(path.stem) != self._base for path in paths):
-            raise Damaged(f"{self._directory}: the segment {self._base} is gone")
+            raise Damaged(f"{self.directory}: the segment {self._base} is gone")
         for path in paths:
             if int(path.stem) < self._base:
                 continue

@@ -1,6 +1,7 @@
 """What the cores of one machine agree on: their node ids, directories, ports and secret."""
 
 import dataclasses
+import fcntl
 import mmap
 import os
 import platform
@@ -201,16 +202,20 @@ def _pages_socket(address: str | None) -> socket.socket | None:
 
 
 def next_start(root: Path) -> int:
-    """The number of the next start of a core: durable before the core starts, so that none has it again."""
+    """The number of the next start of a core: durable before the core starts, so that none has it again.
+
+    A core that begins to coordinate transactions of another one takes a number, too. Raises OSError and ValueError.
+    """
     path = root / CORE_STARTS
-    number = read_start(root) + 1
-    with path.with_suffix(".tmp").open("w") as file:
-        file.write(f"{number}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    path.with_suffix(".tmp").replace(path)
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        number = read_start(root) + 1
+        with path.with_suffix(".tmp").open("w") as file:
+            file.write(f"{number}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        path.with_suffix(".tmp").replace(path)
         os.fsync(directory)
     finally:
         os.close(directory)

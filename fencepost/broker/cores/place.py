@@ -7,8 +7,9 @@ from functools import cache, partial
 import trio
 
 from fencepost.broker.cores.followed_metadata import FollowedMetadata
-from fencepost.broker.cores.layout import Layout
+from fencepost.broker.cores.layout import Layout, next_start
 from fencepost.broker.cores.listening import CoresListening
+from fencepost.broker.cores.live_moves import LiveMoves
 from fencepost.broker.cores.marker_writer import MarkerWriter
 from fencepost.broker.cores.pages import AllPages
 from fencepost.broker.cores.placed import Placed, register_cores
@@ -19,10 +20,19 @@ from fencepost.broker.peers.among_peers import AmongPeers
 from fencepost.broker.peers.following import MetadataFollower, leave_to_others
 from fencepost.broker.peers.links import PeerLinks, Route
 from fencepost.broker.peers.login import PeerLogins
+from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER
 from fencepost.broker.security.sasl.session import Mechanism
 from fencepost.coordinator.metadata.image import TopicImage
+from fencepost.coordinator.metadata.reassignments import HandedOver
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
+from fencepost.protocol.messages.api45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -44,6 +54,7 @@ class Core(AmongPeers, Placed):
         self.follower = MetadataFollower(self, self._follow, partial(layout.metadata_written, number))
         self.followed_metadata = None if self.is_controller else FollowedMetadata(layout)
         self.node_ids = layout.node_ids
+        self._moves: LiveMoves | None = None
 
     def _route(self, broker: int) -> Route | None:
         if broker not in self.peers:
@@ -85,6 +96,38 @@ class Core(AmongPeers, Placed):
                 found.setdefault(leader, []).append(tp)
         return found
 
+    # Moves
+
+    def assignment_changed(self, before: TopicImage, topic: TopicImage) -> None:
+        if self._moves is not None:
+            self._moves.assignment_changed(before, topic)
+
+    async def complete_move(self, one: HandedOver) -> ErrorCode:
+        assert self._node is not None
+        if self.is_controller:
+            [outcome] = await self._node.metadata.reassign([one])
+            return outcome.code
+        part = ReassignablePartition(
+            partition_index=one.tp.partition, topic_id=one.topic_id, partition_epoch=one.partition_epoch
+        )
+        topics = [ReassignableTopic(name=one.tp.topic, partitions=[part])]
+        try:
+            answer = await self.links.ask(self._controller, AlterPartitionReassignmentsRequest(topics=topics), 1)
+        except PeerUnavailable:
+            return ErrorCode.NETWORK_EXCEPTION
+        await self.follower.catch_up(self._node)
+        return ErrorCode(answer.responses[0].partitions[0].error_code)
+
+    async def is_up(self, broker: int) -> bool:
+        try:
+            await self.links.ask(broker, ApiVersionsRequest(), 0)
+        except PeerUnavailable:
+            return False
+        return True
+
+    async def begin_coordinating(self) -> None:
+        self._start = await trio.to_thread.run_sync(next_start, self._layout.root)
+
     # Reports
 
     async def serve_pages(
@@ -115,6 +158,8 @@ class Core(AmongPeers, Placed):
         if self.is_controller and not self._layout.metadata_end:  # the first start of core 0 since the layout was made
             await register_cores(node, self._layout.configs)
         await self.follower.until_bootstrapped(node)
+        self._moves = LiveMoves(node, self._layout.root, self._controller, self)
+        self._moves.recover()
 
     async def begin(self, node: Broker, services: trio.Nursery) -> None:
         self.marker_writer = MarkerWriter(self.links, services)
@@ -127,6 +172,11 @@ class Core(AmongPeers, Placed):
             self.follower.begin(node, services)
         services.start_soon(self._stop_with_supervisor, node)
         await super().begin(node, services)
+
+    def begin_upkeep(self, node: Broker, services: trio.Nursery) -> None:
+        assert self._moves is not None
+        services.start_soon(self._moves.run)
+        super().begin_upkeep(node, services)
 
     async def _stop_with_supervisor(self, node: Broker) -> None:
         await trio.lowlevel.wait_readable(self._layout.alive_fd)

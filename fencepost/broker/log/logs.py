@@ -63,7 +63,7 @@ class LogManager:
         lock_fd: int | None,
         log_store: LogStore | None = None,
     ) -> None:
-        self._store = store
+        self.store = store
         self._log_store: LogStore = log_store or SegmentStore(store)
         self._durability = durability
         self._default_config = default_config
@@ -138,7 +138,7 @@ class LogManager:
     @property
     def place(self) -> str:
         """The directory's name for messages."""
-        return self._store.place
+        return self.store.place
 
     def check_place(self) -> None:
         """Raise FlushFailed if the data directory was deleted or replaced."""
@@ -263,13 +263,13 @@ class LogManager:
             log.segments.close()
         self._unopened.add(tp)
         self._offline.discard(tp)
-        aside = copy_to_quarantine(self._store, str(tp))
-        self._store.child(str(tp)).replace(ACCEPT_LOSS, b"", durable=True)
+        aside = copy_to_quarantine(self.store, str(tp))
+        self.store.child(str(tp)).replace(ACCEPT_LOSS, b"", durable=True)
         return aside
 
     def quarantined(self, tp: TopicPartition) -> int:
         """The number of the last copy of a log by `quarantine` that still exists; 0 for none."""
-        return last_quarantine(self._store, str(tp))
+        return last_quarantine(self.store, str(tp))
 
     def logs(self) -> Collection[PartitionLog]:
         return self._logs.values()
@@ -316,7 +316,7 @@ class LogManager:
             sync_all(self.background_tasks())
             self.write_checkpoints()
             if (self.clean or not self._unopened) and not any(log.offline for log in self._logs.values()):
-                self._store.replace(CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}', durable=True)
+                self.store.replace(CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}', durable=True)
             # After an unclean shutdown, partitions that were never opened are still unchecked: without the file they
             # are checked after the next start. For the logs closed now their recovery point makes that free.
         finally:

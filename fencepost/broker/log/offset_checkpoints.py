@@ -167,6 +167,22 @@ class OffsetCheckpoints:
             self.log_starts.pop(tp, None)
             self.recovery_points.pop(tp, None)
 
+    def adopt(self, tp: TopicPartition, topic_id: bytes, rows: Mapping[str, int]) -> list[SyncTask]:
+        """A log comes from another directory, with its offsets there by the names of the files.
+
+        Returns tasks that write them when synced, before the log is opened.
+        """
+        self._stale.discard(tp)
+        self.without_log.discard(tp)
+        for name, offsets in self._files():
+            self._owners[name][tp] = topic_id
+            offsets.pop(tp, None)
+            if name in rows:
+                offsets[tp] = rows[name]
+        self._log_starts_filed = b""
+        cleaned = ReplacedFile(self._store, CLEANER_OFFSETS).holding(self._encoded(CLEANER_OFFSETS, self.cleaned_to))
+        return [self._recovery_points_file(), *self.log_start_files(()), cleaned]
+
     def distrust(self, tp: TopicPartition) -> None:
         """The operator accepted the loss of durable data: durably drop the log's recovery point. Raises OSError."""
         self.cleaned_to.pop(tp, None)

@@ -373,6 +373,10 @@ class PartitionLog:
             self.finish_sync(end_offset)
         self.segments.close()
 
+    def freeze(self, refusal: Refusal | None) -> None:
+        """Accept no more appends: the log is about to be closed. None: accept them again."""
+        self._refusal = refusal
+
     def disown(self, why: str, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         """Give the log up: the partition was deleted, or another broker leads it.
 

@@ -25,7 +25,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataResponse
 from fencepost.protocol.registry import API_BY_KEY
 
-OF_CONTROLLER = frozenset({ApiKey.DESCRIBE_QUORUM})
+OF_CONTROLLER = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.LIST_PARTITION_REASSIGNMENTS})
 """Reads that only the controller can answer."""
 CHANGES = frozenset(
     {

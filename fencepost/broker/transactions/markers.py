@@ -67,8 +67,9 @@ class Markers:
 
         Files only share the round of flushes, each by itself: for markers that may be durable before the decision.
         """
-        place = self._node.place
-        together = place.commits_together or (may_be_first and not place.leaders_elsewhere(partitions))
+        place, moving = self._node.place, self._node.partitions.moving
+        here = moving.isdisjoint(partitions) and not place.leaders_elsewhere(partitions)
+        together = place.commits_together or (may_be_first and here)
         return Appended(self._node, marker, partitions) if together else None
 
     def how_ended(self, producer_id: int, marker_epoch: int, partitions: Collection[TopicPartition]) -> HowEnded:

@@ -1,4 +1,4 @@
-"""`fencepost topic`: show, create, change, trim and delete topics."""
+"""`fencepost topic`: show, create, change, move, trim and delete topics."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from fencepost.cli.plain_text import counted
 from fencepost.cli.topic import text as topic_text
 from fencepost.cli.topic.apply import apply
 from fencepost.cli.topic.change import add_partitions, alter
+from fencepost.cli.topic.move import move
 from fencepost.cli.topic.records import offsets, trim
 from fencepost.cli.topic.text import id_of
 from fencepost.client import KafkaError
@@ -31,7 +32,7 @@ _NO_SIZES = {
 
 @click.group()
 def topic() -> None:
-    """Create, show, change, trim and delete topics.
+    """Create, show, change, move, trim and delete topics.
 
     \b
     Show topics:
@@ -42,6 +43,8 @@ def topic() -> None:
       fencepost topic create orders --partitions 12 --set retention.ms=86400000
     Change many topics at once, from a file, all or none:
       fencepost topic apply topics.toml --dry-run
+    Move a partition to another core:
+      fencepost topic move orders --partition 3 --to 1
     Delete old records:
       fencepost topic trim orders --before 2026-11-01T00:00:00 --dry-run
 
@@ -258,5 +261,5 @@ def _report(outcomes: "Sequence[Any]", done: str, dry_run: bool, as_json: bool, 
         fail_with(errors[0], bootstrap)
 
 
-for command in (apply, add_partitions, alter, offsets, trim):
+for command in (apply, add_partitions, alter, move, offsets, trim):
     topic.add_command(command)

@@ -35,6 +35,14 @@ class PartitionsAdded:
 
 
 @dataclass(frozen=True, slots=True)
+class AssignmentChanged:
+    """Partitions of a topic have another leader, or other replicas; `before` is the topic's last state."""
+
+    topic: TopicImage
+    before: TopicImage
+
+
+@dataclass(frozen=True, slots=True)
 class TopicConfigChanged:
     """A configuration of a topic was set or removed."""
 
@@ -88,6 +96,7 @@ Change = (
     TopicCreated
     | TopicDeleted
     | PartitionsAdded
+    | AssignmentChanged
     | TopicConfigChanged
     | BrokerConfigChanged
     | FeaturesChanged

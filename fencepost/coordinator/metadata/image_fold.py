@@ -7,6 +7,7 @@ from typing import Any
 
 from fencepost.coordinator.metadata.access_fold import AccessFold, AccessRecord
 from fencepost.coordinator.metadata.delta import (
+    AssignmentChanged,
     BrokerConfigChanged,
     Change,
     FeaturesChanged,
@@ -249,6 +250,8 @@ class ImageFold:
                 continue
             if topic.partitions > before.partitions:
                 changes.append(PartitionsAdded(topic, before.partitions))
+            if topic.assignment[: before.partitions] != before.assignment:
+                changes.append(AssignmentChanged(topic, before))
             if topic.configs != before.configs:
                 changes.append(TopicConfigChanged(topic))
         for resource, entries in self._configs.items():

@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fencepost.coordinator.metadata.image import MetadataImage, TopicImage
+from fencepost.coordinator.metadata.reassignments import assigned
 from fencepost.protocol.metadata_entries import MetadataEntry
-from fencepost.protocol.metadata_record_types import PartitionChangeRecord, UnregisterBrokerRecord
+from fencepost.protocol.metadata_record_types import UnregisterBrokerRecord
 from fencepost.protocol.topics import TopicPartition
 
 
@@ -61,20 +62,25 @@ def _spread(topic: TopicImage, totals: Counter[int], again: bool) -> list[int]:
 def placement_records(
     image: MetadataImage, node_ids: Sequence[int], moved: Mapping[TopicPartition, int]
 ) -> list[MetadataEntry]:
-    """The records that make `moved` known, and that brokers are gone (KIP-631; the leader epoch rises by one)."""
+    """The records that make `moved` known, and that brokers are gone (KIP-631; the leader epoch rises by one).
+
+    Moves that were under way to these brokers are given up.
+    """
     gone = [
         UnregisterBrokerRecord(node, record.broker_epoch)
         for node, record in image.brokers.items()
         if node not in node_ids
     ]
-    changes = [
-        PartitionChangeRecord(
-            tp.partition,
-            image.topics_by_name[tp.topic].topic_id,
-            isr=(leader,),
-            leader=leader,
-            replicas=(leader,),
-        )
-        for tp, leader in moved.items()
+    partitions = {
+        TopicPartition(topic.name, number): (topic.topic_id, one)
+        for topic in image.topics_by_name.values()
+        for number, one in enumerate(topic.assignment)
+        if one.adding_replicas or TopicPartition(topic.name, number) in moved
+    }
+    changes = [assigned(tp.partition, *partitions[tp], (leader,), leader) for tp, leader in moved.items()]
+    given_up = [
+        assigned(tp.partition, topic_id, one, (one.leader,))
+        for tp, (topic_id, one) in partitions.items()
+        if tp not in moved and not set(one.adding_replicas) <= set(node_ids)
     ]
-    return [*changes, *gone]
+    return [*changes, *given_up, *gone]

@@ -38,6 +38,7 @@ from fencepost.coordinator.metadata.ports import (
     Snapshots,
 )
 from fencepost.coordinator.metadata.quota_controller import QuotaEdits, alter_quotas
+from fencepost.coordinator.metadata.reassignments import HandedOver, Reassignment, reassign
 from fencepost.coordinator.metadata.start_records import Registration, bootstrap_records, registration_record
 from fencepost.coordinator.metadata.topic_names import topic_name_problem
 from fencepost.coordinator.metadata.user_controller import CredentialDeletion, CredentialUpsertion, alter_credentials
@@ -266,6 +267,11 @@ class MetadataService:
             lambda image: self._topics.create_partitions(image, topics, validate_only, mutations)
         )
         return [(topic.name, reply) for topic in topics] if isinstance(reply, Outcome) else reply
+
+    async def reassign(self, wanted: Sequence[Reassignment | HandedOver]) -> list[Outcome]:
+        """Begin, cancel and end moves of partitions; one outcome for each, in their order."""
+        reply = await self._change(lambda image: reassign(image, wanted, self.facts.brokers))
+        return [reply] * len(wanted) if isinstance(reply, Outcome) else reply
 
     async def alter_configs(self, changes: Sequence[ConfigEdits], validate_only: bool = False) -> list[Outcome]:
         """Change configurations; one outcome per resource, in their order."""

@@ -1,15 +1,18 @@
 """AlterPartitionReassignments (45): begin or cancel moves of replicas (KIP-455).
 
-v1 lets the client forbid a change of the replication factor (KIP-860).
+v1 lets the client forbid a change of the replication factor (KIP-860). With the tags `topic_id` and `partition_epoch`
+(a fencepost extension) the leader of a partition reports that it has handed it over.
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Bool, Int16, Int32, RequestValue, ResponseValue, String, Value, since
+from fencepost.protocol.schema import Bool, Int16, Int32, RequestValue, ResponseValue, String, Uuid, Value, since
 
 
 class ReassignablePartition(Value):
     partition_index: Int32 = 0
     replicas: list[Int32] | None = None
+    topic_id: Uuid = since(0, tag=1000)
+    partition_epoch: Int32 = since(0, tag=1001, default=-1)
 
 
 class ReassignableTopic(Value):

@@ -147,7 +147,7 @@ async def test_a_parked_fetch_hears_at_once_that_the_partition_is_given_up(
 @pytest.fixture
 def late(node: Node) -> PartitionLog:
     """The partition t-0 over such a store."""
-    log = node.partitions._owned[T0] = late_log(LateLogStore(node.logs._store))
+    log = node.partitions._owned[T0] = late_log(LateLogStore(node.logs.store))
     return log
 
 

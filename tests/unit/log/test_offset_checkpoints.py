@@ -46,7 +46,7 @@ def test_entries_of_a_deleted_topic_do_not_count_for_the_new_one(name: str) -> N
     log = directory.create(TP, NEW_ID, SMALL)
     for _ in range(2):
         send(log, batch())
-    store = crashed(directory._store)
+    store = crashed(directory.store)
     for file in {name, f"{name}.twin"} & left.keys():
         store.replace(file, left[file])
     again = directory_over(store)

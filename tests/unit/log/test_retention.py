@@ -239,5 +239,5 @@ def test_a_directory_remembers_log_starts_of_partitions_that_were_not_opened():
     delete_records(log, 3)
     idle = directory_over(crashed(store))
     idle.write_checkpoints()
-    idle_store = idle._store
+    idle_store = idle.store
     assert directory_over(idle_store).get(TP).log_start_offset == 3

@@ -74,7 +74,7 @@ async def test_the_log_after_one_that_cannot_be_opened_is_retained(monkeypatch: 
     for log in directory.logs():
         for _ in range(60):
             send(log, batch(3))
-    store = directory._store
+    store = directory.store
     again = LogManager.over(store, "os", lambda topic: replace(SMALL, retention_ms=HOUR_MS))
     recovering = again._recovering
 
@@ -119,7 +119,7 @@ async def test_the_mark_of_an_uncleanable_log_goes_with_the_next_compaction_that
     with monkeypatch.context() as patch:
         patch.setattr(log.snapshots, "open_at", broken("snapshots"))
         assert await LogCleaner(directory, CleanerSettings, lambda: NOW_MS).clean_dirtiest()
-    store = crashed(directory._store)
+    store = crashed(directory.store)
     again = directory_over(store)
     log = again.create(TP, TOPIC_ID, COMPACT)
     assert log.store.load("uncleanable") is not None

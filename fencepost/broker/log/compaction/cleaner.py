@@ -93,6 +93,9 @@ class LogCleaner:
         while await self.clean_dirtiest():
             pass  # `clean_dirtiest` does the work
 
+    def is_cleaning(self, log: PartitionLog) -> bool:
+        return log in self._in_progress
+
     def uncleanable(self) -> dict[TopicPartition, str]:
         """The partitions whose compaction failed, and why; they are skipped until the next start."""
         return {log.tp: log.failed_upkeep[COMPACTION] for log in self._uncleanable()}

@@ -98,6 +98,10 @@ class LogFlusher:
         """
         return self._waiting and (not self._being_written_back or log in self._being_written_back)
 
+    def uses(self, log: FlushedLog) -> bool:
+        """Whether a round or a writeback has the log's files, or is about to."""
+        return any(log in some for some in (self._current.logs, self._next.logs, self._being_written_back))
+
     async def wait(self, ticket: Ticket, throttled: bool = True) -> None:
         """Return when `ticket` is settled; without a checkpoint if it already is. It may have been rejected meanwhile.
 

@@ -57,6 +57,10 @@ class LargeWrites:
             self._busy_until[log] = now + BUSY_SECONDS
         return now < self._busy_until.get(log, now) or log in self._append_locks
 
+    def is_staging(self, log: PartitionLog) -> bool:
+        """Whether a thread writes to the log's file, or a caller is about to append what it wrote."""
+        return log in self._append_locks
+
     @asynccontextmanager
     async def staged(self, writes: Iterable[LargeWrite], transaction_version: int, now_ms: int) -> AsyncGenerator[None]:
         """Write the bytes of these batches to their files before the caller appends them inside the context.

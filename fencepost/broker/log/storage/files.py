@@ -175,10 +175,16 @@ class FileStore:
         self._children.pop(name, None)
         self.changes += 1
 
-    def adopt_child(self, other: "FileStore", name: str) -> None:
-        """Move a directory here from another one of the same disk. Raises OSError."""
-        self.disk.rename(other._path_of(name), self._path_of(name))
+    @property
+    def parent(self) -> "FileStore | None":
+        return self._parent
+
+    def adopt_child(self, other: "FileStore", name: str, to: str | None = None) -> None:
+        """Move a directory here from another one of the same disk, under another name if given. Raises OSError."""
+        to = to or name
+        self.disk.rename(other._path_of(name), self._path_of(to))
         other._children.pop(name, None)
+        self._children.pop(to, None)
         other.changes += 1
         self.changes += 1
 

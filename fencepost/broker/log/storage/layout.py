@@ -9,6 +9,8 @@ from fencepost.protocol.topics import TopicPartition
 
 DELETED = "-delete"
 STRAY = "-stray"
+MOVING = "-moving"
+"""The log is handed over from one core to another, and no broker opens it under this name."""
 NAME_MAX = 255
 """The most characters of a file name."""
 NO_FILES = "no-files"
