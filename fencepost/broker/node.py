@@ -59,6 +59,7 @@ from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.metadata.delta import (
     AclsChanged,
     AssignmentChanged,
+    BrokersChanged,
     Change,
     PartitionsAdded,
     TopicCreated,
@@ -378,6 +379,8 @@ class Node:
             elif isinstance(change, TopicCreated | PartitionsAdded):
                 self.groups.topics_changed([change.topic.name], created=isinstance(change, TopicCreated))
                 leave_to_others(self, change.topic.name)
+            elif isinstance(change, BrokersChanged):
+                self.place.brokers_changed()
             elif isinstance(change, AssignmentChanged):
                 self.place.assignment_changed(change.before, change.topic)
             elif isinstance(change, AclsChanged):

@@ -132,6 +132,16 @@ class Place(ABC):
     def leader(self, topic_id: bytes, partition: int) -> LeaderAndEpoch:
         return LeaderAndEpoch(self.node_id, -1)
 
+    def brokers_changed(self) -> None:  # noqa: B027 - most ignore it
+        """The metadata have other brokers."""
+
+    async def change_cores(self, count: int) -> str | None:
+        """Begin to change the number of cores. Returns why that cannot be, and what to do."""
+        return (
+            "the number of cores can change only while several run, or did when the broker was started: stop it, and"
+            f" start it with --cores {count}"
+        )
+
     def assignment_changed(self, before: "TopicImage", topic: "TopicImage") -> None:  # noqa: B027 - most ignore it
         """The metadata have other replicas or leaders for partitions of a topic."""
 

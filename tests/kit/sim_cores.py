@@ -9,7 +9,7 @@ import trio
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.cores.followed_metadata import FollowedMetadata
-from fencepost.broker.cores.layout import Layout, nonblocking_pipe
+from fencepost.broker.cores.layout import Layout, socket_names, waking
 from fencepost.broker.cores.listening import CoresListening
 from fencepost.broker.cores.place import Core
 from fencepost.broker.listeners import configured_addresses, end_points
@@ -204,16 +204,16 @@ class SimCores:
         """Make the layout; `members` are added by the caller, as many as there are configurations."""
         self.configs = tuple(_config(settings, number) for number in range(count))
         self.members: list[SimCore] = []
-        wakes = tuple(nonblocking_pipe() for _ in self.configs)
+        names = socket_names()
         self.layout = SimLayout(
             self.configs,
             b"secret",
-            (),
-            (),
+            names,
             None,
             mmap.mmap(-1, mmap.PAGESIZE),
-            wakes,
+            wakes=tuple(waking(f"{names}{number}-wake") for number in range(count)),
         )
+        self.layout.tell_cores(wanted=count, registered=count)
         self.starts = 0
         """The file `core-starts`: durable before a core starts."""
 

@@ -62,8 +62,9 @@ class LiveMoves:
         self._id = node.config.node_id
         assert isinstance(node.logs.store, FileStore), "cores have files"
         self._own = node.logs.store
-        self._stores = {first + number: FileStore(path) for number, path in core_directories(root).items()}
-        self._stores[self._id] = self._own
+        self._root, self._first = root, first
+        self._stores = {self._id: self._own}
+        self.brokers_changed()
         self._logs = HandedLogs(self._stores.values())
         self._others = others
         self._moving = node.partitions.moving
@@ -99,6 +100,11 @@ class LiveMoves:
                     self._node.logs.kept.without_log.discard(tp)
                     self._moving.add(tp)
                     self._handed[tp] = topic_id
+
+    def brokers_changed(self) -> None:
+        """There may be directories of more cores. Raises OSError."""
+        for number, path in core_directories(self._root).items():
+            self._stores.setdefault(self._first + number, FileStore(path))
 
     def assignment_changed(self, before: TopicImage, topic: TopicImage) -> None:
         """The metadata have other replicas or leaders."""

@@ -53,6 +53,8 @@ class _Core:
     heard_at: float = 0.0
     pause: float = FIRST_PAUSE_SECONDS / 2
     start_at: float = 0.0
+    leaves: bool = False
+    """Whether its process was asked to stop, because there are to be fewer cores."""
 
 
 class Supervisor:
@@ -70,12 +72,13 @@ class Supervisor:
 
         A core that is silent for `watchdog_seconds` is killed; 0: none is.
         """
-        self._layout = layout
+        self.layout = layout
+        """Of the next start of a core."""
         self._serve = serve
         self._notify_ready = notify_ready
         self._notify_alive = notify_alive
         self._watchdog_seconds = watchdog_seconds
-        self._cores = [_Core(number) for number in range(len(layout.configs))]
+        self._cores = [_Core(number) for number in range(layout.cores)]
         self._alive = os.pipe()
         """Cores see the end of this pipe when the supervisor has ended, in whatever way."""
         self._wake = nonblocking_pipe()
@@ -85,6 +88,8 @@ class Supervisor:
         """While the others stop: when core 0 is stopped at the latest."""
         self._missing: set[int] | None = None
         """The cores that were missing when the others served; None until then."""
+        self._reported = 0
+        """How many cores there were then."""
         self._exit_code = 0
 
     def run(self) -> int:
@@ -95,6 +100,7 @@ class Supervisor:
         for number in _SIGNALS:
             signal.signal(number, self._note)
         while not self._stopping or any(core.pid for core in self._cores):
+            self._change_number()
             self._start_due()
             self._wait()
             self._report()
@@ -129,17 +135,29 @@ class Supervisor:
     def _report(self) -> None:
         """That the cores serve, also without those that cannot start: they are tried again meanwhile."""
         missing = {core.number for core in self._cores if not core.was_ready}
-        if self._stopping or missing == self._missing:
+        if self._stopping or (missing, len(self._cores)) == (self._missing, self._reported):
             return
         if all(core.is_ready or (core.number in missing and core.failed >= TRIES) for core in self._cores):
             for number in sorted(missing):
                 logger.error("core %d cannot start, the others serve without it; it is tried again", number)
             for number in sorted((self._missing or set()) - missing):
                 logger.warning("core %d serves now", number)
-            self._missing = missing
+            self._missing, self._reported = missing, len(self._cores)
             self._notify_ready(missing)
 
     # Starts
+
+    def _change_number(self) -> None:
+        """Core 0 says how many cores have to run: begin with the new ones, stop those that lead nothing any more."""
+        wanted = self.layout.cores
+        self._cores += [_Core(number) for number in range(len(self._cores), wanted)]
+        for core in self._cores[wanted:]:
+            if core.pid and not core.leaves and not self._stopping:
+                logger.info("core %d leads nothing any more, it stops", core.number)
+                os.kill(core.pid, signal.SIGTERM)
+                core.leaves = True
+        while len(self._cores) > wanted and not self._cores[-1].pid:
+            self._cores.pop()
 
     def _start_due(self) -> None:
         for core in self._cores:
@@ -148,12 +166,13 @@ class Supervisor:
 
     def _start(self, core: _Core) -> None:
         try:
-            start = next_start(self._layout.root)
+            self.layout = self.layout.grown(core.number + 1)
+            start = next_start(self.layout.root)
         except (OSError, ValueError) as error:
             self._put_off(core)
             logger.error("core %d cannot start, the next try is in %.1f s cause=%s", core.number, core.pause, error)
             return
-        layout = dataclasses.replace(self._layout, start=start, alive_fd=self._alive[0])
+        layout = dataclasses.replace(self.layout, start=start, alive_fd=self._alive[0], supervisor_fd=self._wake[1])
         pipe, written = os.pipe()
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until the new process has its own handlers
         pid = os.fork()
@@ -196,6 +215,9 @@ class Supervisor:
                 os.close(core.pipe)
                 core.pipe = -1
             if self._stopping:
+                continue
+            if core.leaves:
+                self._cores[core.number] = _Core(core.number)
                 continue
             code = os.waitstatus_to_exitcode(status)
             if not core.number and code > 0 and not core.was_ready:

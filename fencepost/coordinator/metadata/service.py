@@ -26,7 +26,7 @@ from fencepost.coordinator.metadata.edits import AppliedEdits, ClusterEdit, Edit
 from fencepost.coordinator.metadata.features import SUPPORTED, FeatureView, loses_transactions, update_features
 from fencepost.coordinator.metadata.image import METADATA_VERSION, Acl, MetadataImage, QuotaEntity
 from fencepost.coordinator.metadata.journal import ChangeRefused, MetadataJournal
-from fencepost.coordinator.metadata.placement import new_leaders, placement_records
+from fencepost.coordinator.metadata.placement import new_leaders, placement_records, resizing_records
 from fencepost.coordinator.metadata.ports import (
     Bounds,
     ClusterFacts,
@@ -153,16 +153,33 @@ class MetadataService:
         """
         await self.journal.wait_writable()
         image, node_ids = self.journal.newest, sorted(registrations)
-        epoch = self.journal.next_record_offset + self.journal.has_transactions  # behind the record that begins it
-        records: list[MetadataEntry] = [
-            registration_record(replace(self.facts, node_id=node), registrations[node], epoch + number)
-            for number, node in enumerate(node_ids)
-        ]
+        records = self._registrations(registrations)
         records += placement_records(image, node_ids, new_leaders(image, node_ids))
         observer, self.observer = self.observer, None
         await self.journal.write(records, "register brokers")
         await self.journal.settle()
         self.observer = observer
+
+    def _registrations(self, registrations: Mapping[int, Registration]) -> list[MetadataEntry]:
+        """The first records of the next change, which has a name."""
+        epoch = self.journal.next_record_offset + self.journal.has_transactions  # behind the record that begins it
+        return [
+            registration_record(replace(self.facts, node_id=node), registrations[node], epoch + number)
+            for number, node in enumerate(sorted(registrations))
+        ]
+
+    async def resize(self, registrations: Mapping[int, Registration], node_ids: Sequence[int]) -> None:
+        """While several brokers run, register those that are new, and place partitions on `node_ids` alone.
+
+        Moves begin, and brokers are unregistered, as `resizing_records` says: repeat it until there are no others.
+        Raises LogWriteFailed.
+        """
+        await self.journal.wait_writable()
+        records = resizing_records(self.journal.newest, self.facts.brokers, node_ids)
+        if records or registrations:
+            await self.journal.write([*self._registrations(registrations), *records], "change the number of brokers")
+            await self.journal.settle()
+        self.facts = self._topics.facts = replace(self.facts, node_ids=tuple(node_ids))
 
     async def follow(self) -> None:
         """As a standby, read and publish the controller's new records. Raises as `start`."""
