@@ -34,14 +34,17 @@ def cores_command(count: int, broker: Broker) -> None:
         from fencepost.client.admin.requests import failure
         from fencepost.protocol.api_keys import ApiKey
         from fencepost.protocol.messages.api45_alter_partition_reassignments import AlterPartitionReassignmentsRequest
+        from fencepost.protocol.messages.api60_describe_cluster import DescribeClusterRequest
 
-        request = AlterPartitionReassignmentsRequest(topics=[], cores=count)
-        answer = await parts_of(admin).cluster.ask(None, request)
+        first = min(one.broker_id for one in (await admin.describe_cluster()).brokers)  # it stays
+        asked = parts_of(admin).cluster
+        answer = await asked.ask(first, AlterPartitionReassignmentsRequest(topics=[], cores=count))
         error = failure(answer, "changing the number of cores", ApiKey.ALTER_PARTITION_REASSIGNMENTS)
         if error is not None:
             raise error
         while (  # noqa: ASYNC110 - other processes do it
-            len((await admin.describe_cluster()).brokers) != count or await admin.list_partition_reassignments()
+            len((await asked.ask(first, DescribeClusterRequest())).brokers) != count
+            or await admin.list_partition_reassignments()
         ):
             await trio.sleep(LOOK_SECONDS)
 
