@@ -1,5 +1,6 @@
 """The partitions that this broker leads, and why the others have no log here."""
 
+import errno
 import logging
 from collections.abc import Iterable
 
@@ -37,7 +38,7 @@ class Partitions:
         if not self._place.leads:
             return None
         log = self._owned.get(tp)
-        if log is None and tp not in self._offline and tp not in self.moving and self.leads(tp):
+        if log is None and tp not in self._offline and self.leads(tp):
             if self.opener is not None and self.opener.hurry(tp):
                 return None
             try:
@@ -53,14 +54,16 @@ class Partitions:
         return log
 
     def leads(self, tp: TopicPartition) -> bool:
-        """Whether the partition exists, and no other broker of the cluster leads it."""
-        if not self._metadata.exists(tp):
+        """Whether the partition exists, no other broker of the cluster leads it, and it is not under way."""
+        if tp in self.moving or not self._metadata.exists(tp):
             return False
         topic_id = self._metadata.image.topics_by_name[tp.topic].topic_id
         return self._place.leads_partition(topic_id, tp.partition)
 
     def open(self, tp: TopicPartition) -> PartitionLog:
         """Open the log of a partition in the metadata. Raises CorruptLogFile and OSError."""
+        if tp in self.moving:  # a second, empty log would be begun
+            raise OSError(errno.EBUSY, f"{tp} moves to another broker, or from there")
         topic = self._metadata.image.topics_by_name[tp.topic]
         log = self._owned[tp] = self._logs.create(tp, topic.topic_id, self._metadata.log_config(tp.topic))
         log.leader_epoch = max(log.leader_epoch, self._place.leader(topic.topic_id, tp.partition).epoch)

@@ -97,7 +97,6 @@ class LiveMoves:
                     sync_names(found.store, self._own)
                     logger.info("partition taken partition=%s from=%s", tp, found.store.place)
                 else:
-                    self._node.logs.kept.without_log.discard(tp)
                     self._moving.add(tp)
                     self._handed[tp] = topic_id
 

@@ -11,6 +11,7 @@ from fencepost.broker.place import Place
 from fencepost.broker.ports import Broker
 from fencepost.coordinator.metadata.image import METADATA_VERSION
 from fencepost.coordinator.ports import LogWriteFailed
+from fencepost.protocol.topics import TopicPartition
 
 FOLLOW_SECONDS = 0.1
 """How often a broker looks for new metadata; in a cluster also for free slots, and for other brokers."""
@@ -71,12 +72,12 @@ class MetadataFollower:
 
 
 def leave_to_others(node: Broker, topic: str) -> None:
-    """Of an internal topic coordinate nothing that other brokers lead: NOT_COORDINATOR sends clients there."""
-    topic_id = node.metadata.topic_id(topic)
+    """Of an internal topic coordinate nothing that this broker does not lead: NOT_COORDINATOR sends clients away."""
+    if node.metadata.topic_id(topic) is None:
+        return
     for runtime in node.runtimes:
-        for partition in range(runtime.count if runtime.topic == topic and topic_id is not None else 0):
-            assert topic_id is not None
-            if not node.place.leads_partition(topic_id, partition):
+        for partition in range(runtime.count if runtime.topic == topic else 0):
+            if not node.partitions.leads(TopicPartition(topic, partition)):
                 runtime.unload(partition)
 
 

@@ -23,7 +23,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import GROUP_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from fencepost.sync import Client
 from tests.kit.broker_process import BrokerProcess
-from tests.kit.cores_broker import GROUP, Cores
+from tests.kit.cores_broker import GROUP, Cores, wire_to
 from tests.kit.cores_moves import move, ongoing, reassign
 from tests.kit.waiting import until
 
@@ -196,16 +196,17 @@ def test_a_busy_topic_moves_back_and_forth(cores: Cores) -> None:
     load = Load(cores.broker.address, "busy")
 
     def moves() -> None:
+        until(lambda: load.read and load.committed)
         for number in range(ROUNDS):
             partition = number % PARTITIONS
             leaders[partition] = (leaders[partition] + 1 + number % 2) % CORES
             move(cores, {TopicPartition("busy", partition): leaders[partition]})
         move(cores, {TopicPartition("busy", number): 0 for number in range(PARTITIONS)})
+        before = len(load.read)
+        until(lambda: {partition for partition, _ in load.read[before:]} == set(range(PARTITIONS)))
 
     load.run(moves, load.produce, load.produce_by_own, load.transact, load.transact_by_own, load.consume)
     load.check(cores)
-    assert load.committed
-    assert {partition for partition, _ in load.read} == set(range(PARTITIONS))
 
 
 def test_internal_topics_move_under_their_clients(cores: Cores) -> None:
@@ -294,6 +295,38 @@ def test_a_topic_that_is_made_again_during_its_move_has_only_its_own_records(cor
     until(
         lambda: [path.name for path in data.rglob("again*") if not path.name.endswith("-delete")], lambda left: not left
     )
+
+
+def test_a_source_that_dies_after_the_hand_over_begins_no_second_log(cores: Cores) -> None:
+    """Until the move has ended no core coordinates the groups (GroupCoordinatorService.onResignation)."""
+    broker, source, target = cores.broker, 1, 2
+    cores.create("read", 1)
+    group = cores.name_at(source, GROUP)
+    tp = TopicPartition(GROUP_TOPIC, partition_for(group, INTERNAL[GROUP_TOPIC]))
+    assert commit(cores, source, group, 7) is ErrorCode.NONE
+    broker.signal_core(source, SIGSTOP)  # so that the controller is frozen before it is asked to end the move
+    assert reassign(cores, {tp: [target]}) == {tp: ErrorCode.NONE}
+    broker.signal_core(0, SIGSTOP)
+    try:
+        broker.signal_core(source, SIGCONT)
+        until(lambda: f"handed over partition={tp}" in broker.log())
+        broker.kill_core(source)
+        broker.wait_for_core(source)
+        assert commit(cores, source, group, 1) is ErrorCode.NOT_COORDINATOR
+    finally:
+        broker.signal_core(0, SIGCONT)
+    until(lambda: ongoing(cores), lambda found: not found)
+    assert cores.coordinator(group, GROUP) == target
+    with Client(broker.address) as kafka, kafka.admin() as admin:
+        offsets = admin.list_group_offsets(group)
+    assert offsets[TopicPartition("read", 0)].offset == 7
+    assert broker.data_dir is not None
+    assert len(list(broker.data_dir.rglob(f"{tp}*"))) == 1
+
+
+def commit(cores: Cores, core: int, group: str, offset: int) -> ErrorCode:
+    with wire_to(cores.broker, core) as wire:
+        return wire.commit_offsets(group, "read", offset)
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])

@@ -11,6 +11,7 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import AppendOrigin
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.node import Node
+from fencepost.broker.peers.following import leave_to_others
 from fencepost.broker.peers.peer import Peer
 from fencepost.broker.place import LeaderAndEpoch
 from fencepost.coordinator.metadata.controller import NewTopic
@@ -18,7 +19,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
 from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.topics import GROUP_TOPIC, TopicPartition
 from tests.kit.late_log_store import LateLogStore
 from tests.unit.broker.txn_node import TxnNode
 from tests.unit.log.kit import NOW_MS, batch, late_log
@@ -212,3 +213,19 @@ async def test_a_lookup_by_time_waits_for_bytes_that_are_on_their_way(
     assert (answers[0].error_code, answers[0].offset) == (ErrorCode.NONE, 0)
     late.segments.absent = range(1)
     assert (await listed(node, timestamp=NOW_MS)).error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_no_log_is_begun_for_a_partition_under_way(node: Node) -> None:
+    """Another broker has its records: NOT_LEADER_OR_FOLLOWER, and NOT_COORDINATOR for what an internal one holds."""
+    await node.metadata.create_topics([NewTopic(GROUP_TOPIC, 50)])
+    coordinated = TopicPartition(GROUP_TOPIC, node.groups.runtime.partition_for("g"))
+    node.partitions.moving |= {T0, coordinated}
+    assert (await listed(node)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    leave_to_others(node, GROUP_TOPIC)
+    assert node.groups.runtime.refusal("g") is ErrorCode.NOT_COORDINATOR
+    for tp in (T0, coordinated):
+        with pytest.raises(OSError, match="moves to another broker"):
+            node.partitions.open(tp)
+        assert node.logs.opened(tp) is None
+    node.partitions.moving.clear()
+    assert (await listed(node)).offset == 0

@@ -18,7 +18,7 @@ from fencepost.coordinator.metadata.features import update_features
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.metadata.ports import ClusterFacts
 from fencepost.coordinator.metadata.transactions import MetadataLoader
-from fencepost.protocol.admin_enums import ConfigOperation, ConfigResourceType, UpgradeType
+from fencepost.protocol.admin_enums import ConfigOperation, UpgradeType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_entries import PartitionRun
 from fencepost.protocol.metadata_record_types import (
@@ -351,12 +351,3 @@ def test_features_are_updated_all_or_none() -> None:
     assert decision.log == ()
     assert update_features(FULL, [good, good]).reply.code is ErrorCode.INVALID_REQUEST
     assert update_features(FULL, [good], True).log == ()
-
-
-def test_the_controller_of_several_cores_sets_what_each_of_them_has() -> None:
-    """ConfigurationControlManager checks no broker's id: a tool sends settings to their broker, which forwards them."""
-    configs = ConfigController(ClusterFacts("c", 1, node_ids=(1, 2)), RULES)
-    for name, code in (("2", ErrorCode.NONE), ("3", ErrorCode.INVALID_REQUEST)):
-        edit = ConfigEdit("log.cleaner.threads", ConfigOperation.SET, "2")
-        change = ConfigEdits(ConfigResourceType.BROKER, name, (edit,))
-        assert configs.alter(FULL, [change], False).reply[0].code is code
