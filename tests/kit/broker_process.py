@@ -145,7 +145,7 @@ class BrokerProcess:
             for pid in cores:
                 _send(pid, signal.SIGKILL)
             self._end(signal.SIGKILL)
-            until(lambda: all(state_of(pid) in ("Z", "") for pid in cores))
+            until(lambda: all(map(_is_over, cores)))
         else:
             self._end(signal.SIGKILL)
 
@@ -284,6 +284,14 @@ def state_of(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return ""
+
+
+def _is_over(pid: int) -> bool:
+    """Whether a killed process has closed its files: one of its threads may still wait for the disk."""
+    try:
+        return state_of(pid) in ("Z", "") and len(os.listdir(f"/proc/{pid}/task")) <= 1
+    except OSError:
+        return True
 
 
 def _send(pid: int, number: signal.Signals) -> bool:

@@ -278,15 +278,16 @@ def _pages_socket(address: str | None) -> socket.socket | None:
     return found
 
 
-def next_start(root: Path) -> int:
+def next_start(root: Path, *, wait: bool = True) -> int:
     """The number of the next start of a core: durable before the core starts, so that none has it again.
 
-    A core that begins to coordinate transactions of another one takes a number, too. Raises OSError and ValueError.
+    A core that begins to coordinate transactions of another one takes a number, too. Without `wait` a core that is
+    doing so, and may be frozen, is an error. Raises OSError and ValueError.
     """
     path = root / CORE_STARTS
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(directory, fcntl.LOCK_EX)
+        fcntl.flock(directory, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         number = read_start(root) + 1
         with path.with_suffix(".tmp").open("w") as file:
             file.write(f"{number}\n")

@@ -167,7 +167,7 @@ class Supervisor:
     def _start(self, core: _Core) -> None:
         try:
             self.layout = self.layout.grown(core.number + 1)
-            start = next_start(self.layout.root)
+            start = next_start(self.layout.root, wait=False)
         except (OSError, ValueError) as error:
             self._put_off(core)
             logger.error("core %d cannot start, the next try is in %.1f s cause=%s", core.number, core.pause, error)

@@ -170,7 +170,7 @@ class OffsetCheckpoints:
     def adopt(self, tp: TopicPartition, topic_id: bytes, rows: Mapping[str, int]) -> list[SyncTask]:
         """A log comes from another directory, with its offsets there by the names of the files.
 
-        Returns tasks that write them when synced, before the log is opened.
+        Returns tasks that write them when synced, before the log is opened. Raises OSError.
         """
         self._stale.discard(tp)
         self.without_log.discard(tp)
@@ -180,8 +180,9 @@ class OffsetCheckpoints:
             if name in rows:
                 offsets[tp] = rows[name]
         self._log_starts_filed = b""
-        cleaned = ReplacedFile(self._store, CLEANER_OFFSETS).holding(self._encoded(CLEANER_OFFSETS, self.cleaned_to))
-        return [self._recovery_points_file(), *self.log_start_files(()), cleaned]
+        if tp in self.cleaned_to:  # here, and in no thread: the cleaner writes the same file
+            self._store.replace(CLEANER_OFFSETS, self._encoded(CLEANER_OFFSETS, self.cleaned_to), durable=True)
+        return [self._recovery_points_file(), *self.log_start_files(())]
 
     def distrust(self, tp: TopicPartition) -> None:
         """The operator accepted the loss of durable data: durably drop the log's recovery point. Raises OSError."""

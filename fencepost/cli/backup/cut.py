@@ -52,14 +52,15 @@ def pin(directory: Path, pinned: Path, logs: Logs) -> None:
         pin_all(path, pinned / str(number), logs)
 
 
-def _not_pinned(directory: Path, pinned: Path) -> list[str]:
+def not_pinned(directory: Path, pinned: Path) -> list[str]:
+    """The directories of partitions without links; those on their way to another core have none. Raises OSError."""
     from fencepost.broker.log.backup.pins import partitions_in
-    from fencepost.broker.log.storage.layout import core_directories
+    from fencepost.broker.log.storage.layout import MOVING, core_directories
 
     return [
         name
         for number, path in core_directories(directory).items()
-        for name in partitions_in(path)
+        for name in (*partitions_in(path), *(one.name for one in path.glob(f"*{MOVING}")))
         if not (pinned / str(number) / name).exists()
     ]
 
@@ -106,7 +107,7 @@ async def cut(
             continue
         asked = {tp: end for tp, end in ends.items() if tp in logs or end}
         missing += [str(tp) for tp in await trio.to_thread.run_sync(uncovered, logs, asked)]
-        missing += await trio.to_thread.run_sync(_not_pinned, directory, pinned)
+        missing += await trio.to_thread.run_sync(not_pinned, directory, pinned)
         if not missing:
             return {tp: end for tp, end in asked.items() if tp in logs}
         refusal = Refusal(

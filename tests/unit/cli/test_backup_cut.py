@@ -1,8 +1,10 @@
 """Whether the pauses of several cores have an instant in common (decision 0068)."""
 
+from pathlib import Path
+
 import pytest
 
-from fencepost.cli.backup.cut import CoreEnds, of_one_instant
+from fencepost.cli.backup.cut import CoreEnds, not_pinned, of_one_instant
 from fencepost.protocol.topics import TopicPartition
 
 
@@ -22,3 +24,13 @@ def test_all_pauses_must_overlap_at_one_instant(pauses: list[tuple[int, int]], i
     assert (found is not None) == is_one
     if found is not None:
         assert found == {TopicPartition("t", n): n for n in range(len(pauses))}
+
+
+def test_a_log_on_its_way_to_another_core_is_not_left_out(tmp_path: Path) -> None:
+    """While it is handed over no core has its end, and its directory is no partition's: the cut is taken again."""
+    moving = "t.0.000102030405060708090a0b0c0d0e0f-moving"
+    for name in ("u-0", "cores/1/t-1", f"cores/1/{moving}"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+    for name in ("0/u-0", "1/t-1"):
+        (tmp_path / "pinned" / name).mkdir(parents=True)
+    assert not_pinned(tmp_path / "data", tmp_path / "pinned") == [moving]

@@ -20,7 +20,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.durability.upkeep import sync_all
 from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.storage.checkpoints import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS
+from fencepost.broker.log.storage.checkpoints import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS, load_offsets
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.topics import TopicPartition
@@ -150,3 +150,10 @@ def test_the_log_of_a_deleted_topic_is_deleted_on_its_way(cores: tuple[Core, Cor
     send(log, batch(3))
     delete(here.give(log, there))
     assert not [*here.store.children(), *there.store.children()]
+
+
+def test_the_offset_of_the_cleaner_is_written_where_the_cleaner_writes(cores: tuple[Core, Core]) -> None:
+    """Both replace the same file: a thread that did so at the same time would mix the two."""
+    _, there = cores
+    there.logs.kept.adopt(TP, TOPIC_ID, {CLEANER_OFFSETS: 2})
+    assert load_offsets(there.store, CLEANER_OFFSETS) == {TP: 2}

@@ -1,6 +1,9 @@
 """What the cores of one machine agree on."""
 
+import fcntl
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -84,6 +87,18 @@ def test_no_start_has_the_number_of_another_one(tmp_path: Path) -> None:
     assert read_start(tmp_path) == 2
     (tmp_path / CORE_STARTS).with_suffix(".tmp").write_text("garbage")  # a crash came before the rename
     assert next_start(tmp_path) == 3
+
+
+def test_cores_that_take_a_number_at_once_get_different_ones(tmp_path: Path) -> None:
+    """They do so when logs of `__transaction_state` move. A frozen one does not stop the supervisor."""
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(next_start, [tmp_path] * 40)) == list(range(1, 41))
+    held = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with pytest.raises(BlockingIOError):
+        next_start(tmp_path, wait=False)
+    os.close(held)
+    assert next_start(tmp_path, wait=False) == 41
 
 
 @pytest.mark.parametrize(("host", "bound"), [("[::1]", "::1"), ("", "127.0.0.1"), ("localhost", None)])
