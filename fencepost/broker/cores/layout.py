@@ -122,18 +122,19 @@ class Layout:
 
     def need_ports(self, cores: int) -> None:
         """Raise OSError if a port is taken that a further core needs, or if there are none so high."""
-        with ExitStack() as held:
-            for number in range(self.cores, cores):
-                for one in self.configs[0].client_listeners:
-                    if one.port + number > PORT_MAX:
-                        raise OSError(f"core {number} would need port {one.port + number}: the highest is {PORT_MAX}")
-                    try:
-                        held.enter_context(_server(one.host, one.port + number))
-                    except OSError as error:
-                        raise OSError(
-                            f"core {number} would need port {one.port + number}, and cannot listen there:"
-                            f" {error.strerror or error}"
-                        ) from error
+        listeners = self.configs[0].client_listeners
+        highest = max(one.port for one in listeners) + cores - 1
+        if highest > PORT_MAX:
+            raise OSError(f"core {cores - 1} would need port {highest}: the highest is {PORT_MAX}")
+        for number in range(self.cores, cores):
+            for one in listeners:
+                try:
+                    _server(one.host, one.port + number).close()
+                except OSError as error:
+                    raise OSError(
+                        f"core {number} would need port {one.port + number}, and cannot listen there:"
+                        f" {os.strerror(error.errno or 0)}"
+                    ) from error
 
     def close(self) -> None:
         for one in (*self.sockets, *self.page_sockets, *self.wakes, *filter(None, [self.pages_socket])):
