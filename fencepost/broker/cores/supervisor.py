@@ -117,7 +117,7 @@ class Supervisor:
     def _wait(self) -> None:
         """Until a signal, a byte of a core, or the next moment at which something is due."""
         now = time.monotonic()
-        due = [core.start_at for core in self._cores if not core.pid and not self._stopping]
+        due = [core.start_at for core in self._to_start()]
         if self._watchdog_seconds:
             due.append(now + self._watchdog_seconds / 4)
         due.append(self._last_until)
@@ -160,9 +160,12 @@ class Supervisor:
             self._cores.pop()
 
     def _start_due(self) -> None:
-        for core in self._cores:
-            if not core.pid and not self._stopping and time.monotonic() >= core.start_at:
+        for core in self._to_start():
+            if time.monotonic() >= core.start_at:
                 self._start(core)
+
+    def _to_start(self) -> list[_Core]:
+        return [core for core in self._cores[: self.layout.cores] if not core.pid and not self._stopping]
 
     def _start(self, core: _Core) -> None:
         try:
