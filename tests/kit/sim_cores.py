@@ -42,6 +42,9 @@ class SimLayout(Layout):
 
     root = DATA_PATH  # type: ignore[assignment]
 
+    def config(self, node_id: int) -> BrokerConfig:
+        return self.configs[node_id - FIRST_NODE_ID]
+
 
 class SimFollowedMetadata(FollowedMetadata):
     """The metadata log of core 0, read from the simulated disk of that core."""
