@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from fencepost.broker.cores.handed_logs import HandedLogs
 from fencepost.broker.log.storage.checkpoints import PARTITION_METADATA
+from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.layout import CORE_MOVES, CORE_STARTS, CORES_DIRECTORY, core_directories
 from fencepost.broker.log.storage.segment import LOG_SUFFIX
 from fencepost.broker.log.verify.directory import DirectoryCheck, MetadataFacts
@@ -22,7 +24,7 @@ from fencepost.coordinator.share import records as share_records
 from fencepost.coordinator.txn import codec as txn_codec
 from fencepost.protocol.metadata_records import MetadataRecordError, decode_metadata_record
 from fencepost.protocol.records import Record
-from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
+from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC, TopicPartition
 
 
 def verify(
@@ -55,7 +57,11 @@ def verify(
     }
     if (topic is not None or partition is not None) and not any(chosen.values()):
         raise LookupError(f"{directory} holds no such partition")
-    facts = replace(metadata_facts(directory), on_cores={tp for check in checks.values() for tp in check.partitions})
+    facts = metadata_facts(directory)
+    topics = {topic_id: name for name, topic_id in (facts.topic_ids or {}).items()}
+    handed = HandedLogs([FileStore(path) for path in checks]).all()
+    moving = {TopicPartition(topics[topic_id], number) for _, topic_id, number in handed if topic_id in topics}
+    facts = replace(facts, on_cores=moving.union(*(check.partitions for check in checks.values())))
     begin(sum(check.total_bytes(chosen[path]) for path, check in checks.items()))
     if METADATA_PARTITION in chosen[directory]:
         _check_snapshots(directory / str(METADATA_PARTITION), report)

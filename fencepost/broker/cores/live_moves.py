@@ -10,7 +10,7 @@ leader came: it goes on from there, or takes the directory back if the move was 
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -56,7 +56,7 @@ class OtherCores(Protocol):
 class LiveMoves:
     """Hands over logs that go to other cores, and takes those that come. Keep `run` running."""
 
-    def __init__(self, node: Broker, root: Path, first: int, others: OtherCores) -> None:
+    def __init__(self, node: Broker, root: Path, first: int) -> None:
         """`root` is the directory of core 0, whose node id is `first`. Raises OSError."""
         self._node = node
         self._id = node.config.node_id
@@ -66,13 +66,17 @@ class LiveMoves:
         self._stores = {self._id: self._own}
         self.brokers_changed()
         self._logs = HandedLogs(self._stores.values())
-        self._others = others
+        self._others: OtherCores
+        """Set by `run`."""
         self._moving = node.partitions.moving
+        self._leaving: dict[TopicPartition, bytes] = {}
+        """Partitions that have to go to another core, with their topic ids."""
         self._handed: dict[TopicPartition, bytes] = {}
         """Logs that wait for the controller, with their topic ids."""
         self._coming: dict[TopicPartition, bytes] = {}
         """Logs that this core leads and has to take, with their topic ids."""
-        self._not_before: dict[TopicPartition, float] = {}
+        self._not_before: dict[tuple[TopicPartition, bytes], float] = {}
+        """When the next try to hand over is due."""
         self._changes = 0
         self._changed = trio.Event()
 
@@ -84,6 +88,8 @@ class LiveMoves:
         Raises OSError and CorruptLogFile.
         """
         image = self._node.metadata.image
+        for known in image.topics_by_name.values():
+            self._note_leaving(known)
         for found, topic_id, number in self._logs.all():
             topic = image.topics_by_id.get(topic_id)
             if topic is None:
@@ -107,6 +113,7 @@ class LiveMoves:
 
     def assignment_changed(self, before: TopicImage, topic: TopicImage) -> None:
         """The metadata have other replicas or leaders."""
+        self._note_leaving(topic)
         for number, (was, now) in enumerate(zip(before.assignment, topic.assignment, strict=False)):
             tp = TopicPartition(topic.name, number)
             if now.leader == self._id and was.leader != self._id:
@@ -133,20 +140,20 @@ class LiveMoves:
 
     def _target(self, now: PartitionImage | None) -> int | None:
         """The core to which this one has to hand a partition over; None if it has not."""
-        if now is None or now.leader != self._id or not now.adding_replicas:
+        if now is None or not now.adding_replicas or now.leader != self._id:
             return None
         return now.adding_replicas[0] if now.adding_replicas[0] in self._stores else None
 
-    def _leaving(self) -> Iterator[tuple[TopicPartition, bytes]]:
-        for topic in self._node.metadata.image.topics_by_name.values():
-            for number, one in enumerate(topic.assignment):
-                if one.adding_replicas and self._target(one) is not None:
-                    yield TopicPartition(topic.name, number), topic.topic_id
+    def _note_leaving(self, topic: TopicImage) -> None:
+        for number, one in enumerate(topic.assignment):
+            if self._target(one) is not None:
+                self._leaving[TopicPartition(topic.name, number)] = topic.topic_id
 
     # Work
 
-    async def run(self) -> None:
+    async def run(self, others: OtherCores) -> None:
         """Until cancelled. Raises OSError, in a group, if the process must end."""
+        self._others = others
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._repeat, self._take_all)
             nursery.start_soon(self._repeat, self._leave_all)
@@ -164,27 +171,34 @@ class LiveMoves:
         """Returns whether nothing is left to do."""
         for tp, topic_id in list(self._handed.items()):
             await self._end(tp, topic_id)
-        for tp, topic_id in list(self._leaving()):
+        for tp, topic_id in list(self._leaving.items()):
+            target = self._target(self._now(tp, topic_id))
             # Otherwise a marker may know more than its coordinator, which asks only logs of its own core (0080).
-            is_due = self._node.transactions.is_decided and trio.current_time() >= self._not_before.get(tp, -math.inf)
-            if is_due and tp not in self._moving:
-                await self._hand_over(tp, topic_id)
+            due_at = self._not_before.get((tp, topic_id), -math.inf) if self._node.transactions.is_decided else math.inf
+            if target is None:
+                self._not_before.pop((tp, topic_id), None)
+                if self._leaving[tp] == topic_id:
+                    del self._leaving[tp]
+            elif trio.current_time() >= due_at and tp not in self._moving:
+                await self._hand_over(tp, topic_id, target)
                 await self._end(tp, topic_id)
-        return not self._handed and next(self._leaving(), None) is None
+        return not self._handed and not self._leaving
 
     # Ending to lead
 
-    async def _hand_over(self, tp: TopicPartition, topic_id: bytes) -> None:
+    async def _hand_over(self, tp: TopicPartition, topic_id: bytes, target: int) -> None:
         """Close a log, and move its directory. It stays while it cannot be closed, and while the other core is down."""
         node = self._node
-        target = self._target(self._now(tp, topic_id))
-        log = None if target is None or node.is_offline(tp) else node.partition(tp)
-        if log is None or target is None or self._is_busy(log) or not await self._others.is_up(target):
+        if node.is_offline(tp):
+            why = "partition cannot move, its log is offline: repair the log and start again, or cancel the move"
+            logger.error("%s partition=%s to=%d", why, tp, target)
+            self._not_before[tp, topic_id] = math.inf
             return
-        if not log.writable:
+        log = node.partition(tp)
+        if log is None or self._is_busy(log) or not await self._others.is_up(target) or not log.writable:
             return
         self._hide(log, f"{tp} moves to broker {target}")
-        self._not_before[tp] = trio.current_time() + PAUSE_SECONDS
+        self._not_before[tp, topic_id] = trio.current_time() + PAUSE_SECONDS
         if await self._is_quiet(log) and self._target(self._now(tp, topic_id)) == target and log.writable:
             # No other task runs from the last look at the log to its release.
             try:
@@ -195,7 +209,7 @@ class LiveMoves:
                     node.flusher.lose(log, error)
             else:
                 self._handed[tp] = topic_id
-                del self._not_before[tp]
+                self._not_before.pop((tp, topic_id), None)
                 node.logs.release(tp, f"{tp} has moved to broker {target}")
                 node.logs.kept.forget(tp)
                 await trio.to_thread.run_sync(sync_names, self._stores[target], self._own)

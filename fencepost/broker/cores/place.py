@@ -179,7 +179,7 @@ class Core(AmongPeers, Placed):
             await register_cores(node, self._layout.configs)
         await self.follower.until_bootstrapped(node)
         self.brokers_changed()
-        self._moves = LiveMoves(node, self._layout.root, self._controller, self)
+        self._moves = LiveMoves(node, self._layout.root, self._controller)
         self._moves.recover()
 
     async def begin(self, node: Broker, services: trio.Nursery) -> None:
@@ -198,7 +198,7 @@ class Core(AmongPeers, Placed):
 
     def begin_upkeep(self, node: Broker, services: trio.Nursery) -> None:
         assert self._moves is not None
-        services.start_soon(self._moves.run)
+        services.start_soon(self._moves.run, self)
         super().begin_upkeep(node, services)
 
     async def _stop_with_supervisor(self, node: Broker) -> None:

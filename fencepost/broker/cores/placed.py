@@ -9,9 +9,7 @@ from fencepost.broker.cores.live_moves import LiveMoves
 from fencepost.broker.listeners import configured_addresses, end_points
 from fencepost.broker.place import Alone, LeaderAndEpoch
 from fencepost.broker.ports import Broker
-from fencepost.coordinator.metadata.reassignments import HandedOver
 from fencepost.coordinator.metadata.start_records import Registration
-from fencepost.protocol.errors import ErrorCode
 
 
 class Placed(Alone):
@@ -40,19 +38,6 @@ class Placed(Alone):
         await super().load_metadata(node)
 
 
-class NoOtherCores:
-    """What is left of moves to cores that are gone needs none of them (`OtherCores`)."""
-
-    async def complete_move(self, one: HandedOver) -> ErrorCode:
-        return ErrorCode.NOT_CONTROLLER
-
-    async def is_up(self, broker: int) -> bool:
-        return False
-
-    async def begin_coordinating(self) -> None:
-        """No partition comes from another core."""
-
-
 class OneOfSeveral(Placed):
     """The one broker of a directory that several cores used before.
 
@@ -63,7 +48,7 @@ class OneOfSeveral(Placed):
         await super().load_metadata(node)
         await register_cores(node, [self._config])
         assert self._config.data_directory is not None, "cores have files"
-        LiveMoves(node, self._config.data_directory, self.node_id, NoOtherCores()).recover()
+        LiveMoves(node, self._config.data_directory, self.node_id).recover()
 
 
 async def register_cores(node: Broker, configs: Sequence[BrokerConfig]) -> None:

@@ -6,13 +6,14 @@ import click
 
 from fencepost.cli.completion.names import complete_topics
 from fencepost.cli.connect import Broker, broker_options, print_json
-from fencepost.cli.plain_text import counted
+from fencepost.cli.plain_text import counted, places
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
 
 LOOK_SECONDS = 0.1
+LOOKS = 50
 
 
 @click.command(short_help="Move partitions to another core.")
@@ -44,11 +45,21 @@ def move(name: str, numbers: tuple[int, ...], target: int, broker: Broker) -> No
     async def query(admin: "Admin") -> dict[int, int]:
         import trio
 
+        from fencepost.client import KafkaError
+
         wanted = [TopicPartition(name, number) for number in dict.fromkeys(numbers)]
         found = (await admin.describe_topics(name))[name].partitions
         await admin.alter_partition_reassignments({tp: [target] for tp in wanted})
         while await admin.list_partition_reassignments(wanted):  # noqa: ASYNC110 - another process ends them
             await trio.sleep(LOOK_SECONDS)
+        for _ in range(LOOKS):
+            now = (await admin.describe_topics(name))[name].partitions
+            stayed = [tp for tp in wanted if now[tp.partition].leader != target]
+            if not stayed:
+                break
+            await trio.sleep(LOOK_SECONDS)  # the broker that answers may not know it yet
+        else:
+            raise KafkaError(f"{places(stayed)} did not move to broker {target}: the move was cancelled")
         return {tp.partition: found[tp.partition].leader for tp in wanted}
 
     before: dict[int, Any] = broker.ask(query)

@@ -16,6 +16,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import GROUP_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from fencepost.sync import Client
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.command_line import verify
 from tests.kit.cores_broker import GROUP, Cores, wire_to
 from tests.kit.cores_load import GROUP_ID, PARTITIONS, Load
 from tests.kit.cores_moves import move, ongoing, reassign
@@ -211,6 +212,8 @@ def test_a_start_finds_a_log_that_was_handed_over_when_all_died(cores: Cores, af
     with Client(broker.address) as kafka, kafka.producer() as producer:
         for number in range(30):
             producer.send("handed", b"%d" % number, partition=number % 3)
+    broker.stop()  # the checkpoint files have rows for these logs
+    broker.start()
     broker.kill()
     data = broker.data_dir
     assert data is not None
@@ -220,6 +223,9 @@ def test_a_start_finds_a_log_that_was_handed_over_when_all_died(cores: Cores, af
         files = FileStore(places[core]).child(str(tp))
         files.replace(MOVED_OFFSETS, encode_offsets({}, exact=True))
         (places[core] / str(tp)).rename(places[(core + 1) % 3] / handed_name(tp, load_topic_id(files)))
+    checked = verify(data)
+    assert checked.returncode == 0, checked.stdout
+    assert checked.stdout.count("on its way to another core") == 3
     broker.cores = after
     broker.start()
     with Client(broker.address) as kafka, kafka.consumer("handed") as consumer:

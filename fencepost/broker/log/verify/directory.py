@@ -26,7 +26,7 @@ from fencepost.broker.log.storage.checkpoints import (
     is_exact,
     topic_id_text,
 )
-from fencepost.broker.log.storage.layout import ACCEPT_LOSS, DELETED, STRAY, UNCLEANABLE, partition_of
+from fencepost.broker.log.storage.layout import ACCEPT_LOSS, DELETED, MOVING, STRAY, UNCLEANABLE, partition_of
 from fencepost.broker.log.storage.lock import LOCK_FILE
 from fencepost.broker.log.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, offset_in_name
 from fencepost.broker.log.storage.store import CorruptLogFile
@@ -58,7 +58,7 @@ class MetadataFacts:
     own_files: Collection[str] = ()
     """Files and directories of the data directory that the caller checks."""
     on_cores: Collection[TopicPartition] = ()
-    """The partitions that have a directory on any core."""
+    """The partitions that have a directory on any core, or on the way to one."""
 
 
 class DirectoryCheck:
@@ -225,9 +225,11 @@ class DirectoryCheck:
             meaning = "The broker does not read it: delete it when you no longer need it"
         elif name.endswith(DELETED):
             what, meaning = "is a partition whose deletion a crash interrupted", "The next start deletes it"
+        elif name.endswith(MOVING):
+            what, meaning = "is on its way to another core, and was not checked", "The next start finishes that"
         else:
             what, meaning = "is not a directory of this broker", "The broker ignores it"
-        self._report.add(Level.NOTE if name.endswith(DELETED) else Level.WARNING, name, what, meaning)
+        self._report.add(Level.NOTE if name.endswith((DELETED, MOVING)) else Level.WARNING, name, what, meaning)
 
     def _offset(self, name: str, tp: TopicPartition) -> int:
         offsets = self._offsets.get(name)
