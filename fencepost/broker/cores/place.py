@@ -93,8 +93,6 @@ class Core(AmongPeers, Placed):
     def brokers_changed(self) -> None:
         assert self._node is not None
         self.peers = self._peers(sorted(self._node.metadata.image.brokers))
-        if self._moves is not None:
-            self._moves.brokers_changed()
 
     async def change_cores(self, count: int) -> str | None:
         assert self._number_of_cores is not None, "requests for it come to the controller"
