@@ -85,17 +85,19 @@ def _back_up(directory: Path, pinned: Path, target: Path, broker: Broker) -> "Ma
     from fencepost.broker.log.storage.layout import CORE_STARTS
     from fencepost.broker.log.storage.lock import DirectoryInUse, all_locked
     from fencepost.broker.metadata.log import METADATA_PARTITION
-    from fencepost.cli.backup.cut import Refusal, cut, pin
+    from fencepost.cli.backup.cut import Refusal, cut, on_the_way, pin
 
     small = writing.small_files(directory)
     cluster_id, node_id = _identity(directory, small)
     logs: dict[TopicPartition, PinnedLog] = {}
     try:
         with all_locked(directory, shared=True):
-            pin(directory, pinned, logs)
+            if names := on_the_way(directory):
+                fail(f"partitions are on their way to another core: {', '.join(names)}", "Start the broker first.")
+            pin(directory, pinned, logs, small)
             ends: Mapping[TopicPartition, int] = {tp: _end_of(log) for tp, log in logs.items()}
     except DirectoryInUse:
-        found = broker.run("backup", lambda kafka: cut(kafka, directory, pinned, logs, (cluster_id, node_id)))
+        found = broker.run("backup", lambda kafka: cut(kafka, directory, pinned, logs, small, (cluster_id, node_id)))
         if isinstance(found, Refusal):
             fail(*found)
         ends = found

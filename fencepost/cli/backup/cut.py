@@ -43,30 +43,35 @@ def of_one_instant(answers: Sequence[CoreEnds]) -> Ends | None:
     return {tp: end for one in answers for tp, end in one.ends.items()}
 
 
-def pin(directory: Path, pinned: Path, logs: Logs) -> None:
-    """Link the files of all partitions, of all cores. Raises OSError."""
+def pin(directory: Path, pinned: Path, logs: Logs, small: dict[str, bytes]) -> None:
+    """Read the small files of all cores, then link the files of all partitions. Raises OSError."""
     from fencepost.broker.log.backup.pins import pin_all
+    from fencepost.broker.log.backup.writing import small_files
     from fencepost.broker.log.storage.layout import core_directories
 
+    small.clear()
+    small.update(small_files(directory))
     for number, path in core_directories(directory).items():
         pin_all(path, pinned / str(number), logs)
 
 
-def not_pinned(directory: Path, pinned: Path) -> list[str]:
-    """The directories of partitions without links; those on their way to another core have none. Raises OSError."""
+def homes(directory: Path) -> dict[str, int]:
+    """The core that has the directory of each partition. Raises OSError."""
     from fencepost.broker.log.backup.pins import partitions_in
+    from fencepost.broker.log.storage.layout import core_directories
+
+    return {name: number for number, path in core_directories(directory).items() for name in partitions_in(path)}
+
+
+def on_the_way(directory: Path) -> list[str]:
+    """The directories of partitions that go to another core: no core opens them, and they are not linked."""
     from fencepost.broker.log.storage.layout import MOVING, core_directories
 
-    return [
-        name
-        for number, path in core_directories(directory).items()
-        for name in (*partitions_in(path), *(one.name for one in path.glob(f"*{MOVING}")))
-        if not (pinned / str(number) / name).exists()
-    ]
+    return [one.name for path in core_directories(directory).values() for one in path.glob(f"*{MOVING}")]
 
 
 async def cut(
-    kafka: "Client", directory: Path, pinned: Path, logs: Logs, identity: tuple[str, int]
+    kafka: "Client", directory: Path, pinned: Path, logs: Logs, small: dict[str, bytes], identity: tuple[str, int]
 ) -> "Mapping[TopicPartition, int] | Refusal":
     """Link all files, then ask the brokers for the ends of all logs; again, until the links reach those ends.
 
@@ -92,7 +97,8 @@ async def cut(
         )
     refusal = Refusal("the cores did not pause at one instant", "Try again when they have less to do.")
     for number in range(ATTEMPTS):
-        await trio.to_thread.run_sync(pin, directory, pinned, logs)
+        before = await trio.to_thread.run_sync(homes, directory)
+        await trio.to_thread.run_sync(pin, directory, pinned, logs, small)
         pause_ms = PAUSES_MS[min(number, len(PAUSES_MS) - 1)] if len(brokers) > 1 else 0
         try:
             ends = await ends_of(admin, brokers, pause_ms)
@@ -107,12 +113,13 @@ async def cut(
             continue
         asked = {tp: end for tp, end in ends.items() if tp in logs or end}
         missing += [str(tp) for tp in await trio.to_thread.run_sync(uncovered, logs, asked)]
-        missing += await trio.to_thread.run_sync(not_pinned, directory, pinned)
+        after = await trio.to_thread.run_sync(homes, directory)
+        missing += [name for name, core in after.items() if before.get(name) != core] + on_the_way(directory)
         if not missing:
             return {tp: end for tp, end in asked.items() if tp in logs}
         refusal = Refusal(
-            f"segments are begun quicker than they can be linked: {', '.join(missing[:5])}",
-            "Try again when less is written, or raise segment.bytes of these topics.",
+            f"segments are begun, or logs move, quicker than they can be linked: {', '.join(missing[:5])}",
+            "Try again when less is written or moved, or raise segment.bytes of these topics.",
         )
     return refusal
 

@@ -2,21 +2,27 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from fencepost import sync
 from fencepost.cli.main import cli
-from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.topics import TRANSACTION_TOPIC, TopicPartition
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.command_line import verify, whom_to_ask
+from tests.kit.cores_broker import Cores
+from tests.kit.cores_moves import reassign
 from tests.kit.waiting import until
 
 PARTITIONS, PRODUCERS, ABORTED_EACH = 6, 4, 5
+MOVE_SECONDS = 0.2
 BACKUPS = 3
 
 
@@ -34,8 +40,9 @@ class Producers:
         self._errors: list[BaseException] = []
 
     @contextmanager
-    def running(self) -> Iterator[None]:
-        threads = [threading.Thread(target=self._guarded, args=(number,)) for number in range(PRODUCERS)]
+    def running(self, cores: Cores) -> Iterator[None]:
+        threads = [threading.Thread(target=self._guarded, args=(self._produce, number)) for number in range(PRODUCERS)]
+        threads.append(threading.Thread(target=self._guarded, args=(self._move, cores)))
         for thread in threads:
             thread.start()
         try:
@@ -46,11 +53,18 @@ class Producers:
                 thread.join()
         assert self._errors == []
 
-    def _guarded(self, number: int) -> None:
+    def _guarded(self, work: Callable[[Any], None], of: Any) -> None:
         try:
-            self._produce(number)
+            work(of)
         except BaseException as error:  # noqa: BLE001, the test shows it
             self._errors.append(error)
+
+    def _move(self, cores: Cores) -> None:
+        """Partitions go from core to core meanwhile, those of the coordinators, too."""
+        chance = Random(1)
+        places = [TopicPartition(*one) for one in product(("t", TRANSACTION_TOPIC), range(PARTITIONS))]
+        while not self._stop.wait(MOVE_SECONDS):
+            reassign(cores, {chance.choice(places): [chance.choice(cores.numbers)]})
 
     def _produce(self, number: int) -> None:
         count = 0
@@ -96,7 +110,7 @@ def test_transactions_are_whole_in_each_backup(tmp_path: Path) -> None:
         with sync.Client(broker.address) as kafka, kafka.admin() as admin:
             admin.create_topics("t", partitions=PARTITIONS)
         producers = Producers(broker.address)
-        with producers.running():
+        with producers.running(Cores(broker)):
             for number in range(BACKUPS):
                 before = [list(values) for values in producers.committed]
                 until(lambda before=before: all(map(len, producers.committed)) and producers.committed != before)

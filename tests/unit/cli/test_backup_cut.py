@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.cli.backup.cut import CoreEnds, not_pinned, of_one_instant
+from fencepost.cli.backup.cut import CoreEnds, homes, of_one_instant, on_the_way
 from fencepost.protocol.topics import TopicPartition
 
 
@@ -26,11 +26,10 @@ def test_all_pauses_must_overlap_at_one_instant(pauses: list[tuple[int, int]], i
         assert found == {TopicPartition("t", n): n for n in range(len(pauses))}
 
 
-def test_a_log_on_its_way_to_another_core_is_not_left_out(tmp_path: Path) -> None:
-    """While it is handed over no core has its end, and its directory is no partition's: the cut is taken again."""
+def test_a_log_on_its_way_to_another_core_is_no_partition(tmp_path: Path) -> None:
+    """While it is handed over no core has its end: the cut is taken again."""
     moving = "t.0.000102030405060708090a0b0c0d0e0f-moving"
     for name in ("u-0", "cores/1/t-1", f"cores/1/{moving}"):
-        (tmp_path / "data" / name).mkdir(parents=True)
-    for name in ("0/u-0", "1/t-1"):
-        (tmp_path / "pinned" / name).mkdir(parents=True)
-    assert not_pinned(tmp_path / "data", tmp_path / "pinned") == [moving]
+        (tmp_path / name).mkdir(parents=True)
+    assert homes(tmp_path) == {"u-0": 0, "t-1": 1}
+    assert on_the_way(tmp_path) == [moving]

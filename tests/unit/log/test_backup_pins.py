@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.broker.log.backup import pins
-from fencepost.broker.log.backup.pins import PinnedLog
+from fencepost.broker.log.backup.pins import PinnedLog, uncovered
+from fencepost.protocol.topics import TopicPartition
 
 OLD = {0: b"zero", 10: b"ten", 20: b"twenty", 30: b"active"}
 
@@ -99,3 +100,18 @@ def test_a_swap_that_never_ends_is_an_error(log: PinnedLog, monkeypatch: pytest.
     next(swap(log.source))
     with pytest.raises(OSError, match="replaced all the time"):
         log.pin()
+
+
+def test_links_of_a_log_with_a_newer_leader_epoch_are_old(log: PinnedLog) -> None:
+    """The file of the epochs is replaced, and the segments go on: batches of the new epoch would have no entry."""
+    log.pin()
+    assert log.is_current()
+    epochs = log.source / "leader-epoch-checkpoint"
+    epochs.write_bytes(b"0")
+    assert not log.is_current()
+    log.pin()
+    assert log.is_current()
+    epochs.with_suffix(".tmp").write_bytes(b"1")
+    epochs.with_suffix(".tmp").replace(epochs)
+    assert not log.is_current()
+    assert uncovered({TopicPartition("t", 0): log}, {TopicPartition("t", 0): 0}) == [TopicPartition("t", 0)]

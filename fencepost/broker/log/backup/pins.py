@@ -78,6 +78,10 @@ class PinnedLog:
                 if not _same_file(self.source, self.path, file_name(base, LOG_SUFFIX)):
                     (self.path / name).unlink(missing_ok=True)
 
+    def is_current(self) -> bool:
+        """Whether the small files are still those that were linked."""
+        return all(_inode(self.source / name) == _inode(self.path / name) for name in SMALL_FILES)
+
     def last_base(self, end: int) -> int | None:
         """The base offset of the segment that has the last offset below `end`, or begins there; None without one."""
         return max((base for base in self.bases if base <= end), default=None)
@@ -128,8 +132,10 @@ def pin_all(directory: Path, pinned: Path, logs: dict[TopicPartition, PinnedLog]
 
 
 def uncovered(logs: Mapping[TopicPartition, PinnedLog], ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-    """The partitions whose links end below their end: a segment was begun after it was linked."""
-    return [tp for tp, end in ends.items() if tp not in logs or not _covers(logs[tp], end)]
+    """The partitions whose links end below their end, as a segment was begun after it was linked, or are of old files:
+    a new leader epoch is in another file than the linked one.
+    """
+    return [tp for tp, end in ends.items() if tp not in logs or not (logs[tp].is_current() and _covers(logs[tp], end))]
 
 
 def _covers(log: PinnedLog, end: int) -> bool:
@@ -165,7 +171,12 @@ def _link(source: Path, target: Path) -> bool:
 
 
 def _same_file(source: Path, pinned: Path, name: str) -> bool:
+    return _inode(source / name) == _inode(pinned / name) is not None
+
+
+def _inode(path: Path) -> int | None:
+    """None if there is no such file."""
     try:
-        return (source / name).stat().st_ino == (pinned / name).stat().st_ino
+        return path.stat().st_ino
     except FileNotFoundError:
-        return False
+        return None
