@@ -26,6 +26,7 @@ from fencepost.broker.ports import Broker
 from fencepost.broker.security.principal import CLUSTER
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.metadata.ports import LoggedBatch
+from fencepost.coordinator.metadata.several_brokers import register_all
 from fencepost.coordinator.metadata.start_records import Registration
 from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.records import decode_records
@@ -260,9 +261,10 @@ def _config(settings: Mapping[str, str], number: int) -> BrokerConfig:
 
 async def register_cores(node: Broker, configs: Sequence[BrokerConfig]) -> None:
     """In place of `placed.register_cores`: nothing has to move, and no id is random."""
-    await node.metadata.register_all(
+    await register_all(
+        node.metadata,
         {
             one.node_id: Registration(bytes(16), end_points(one, configured_addresses(one)), one.broker_rack)
             for one in configs
-        }
+        },
     )

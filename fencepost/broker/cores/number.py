@@ -18,6 +18,7 @@ from fencepost.broker.cores.layout import Layout
 from fencepost.broker.cores.live_moves import OtherCores
 from fencepost.broker.cores.placed import registrations
 from fencepost.broker.ports import Broker
+from fencepost.coordinator.metadata.several_brokers import resize
 from fencepost.coordinator.ports import LogWriteFailed
 
 RETRY_SECONDS = 0.1
@@ -77,7 +78,7 @@ class NumberOfCores:
                 return RETRY_SECONDS
         if metadata.image.brokers.keys() != set(wanted) or metadata.facts.brokers != wanted:
             try:
-                await metadata.resize(registrations(map(layout.config, new)), wanted)
+                await resize(metadata, registrations(map(layout.config, new)), wanted)
             except LogWriteFailed as error:
                 logger.error("the number of cores cannot change to %d yet cause=%s", len(wanted), error)
                 return PAUSE_SECONDS

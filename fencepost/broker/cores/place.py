@@ -25,6 +25,7 @@ from fencepost.broker.peers.peer import Peer, PeerUnavailable
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER
 from fencepost.broker.security.sasl.session import Mechanism
+from fencepost.coordinator.metadata.delta import AssignmentChanged, BrokersChanged, Change
 from fencepost.coordinator.metadata.image import TopicImage
 from fencepost.coordinator.metadata.reassignments import HandedOver
 from fencepost.protocol.errors import ErrorCode
@@ -90,9 +91,12 @@ class Core(AmongPeers, Placed):
     def _peers(self, node_ids: Iterable[int]) -> Mapping[int, Peer]:
         return {one: self._layout.peer(one) for one in node_ids if one != self.node_id}
 
-    def brokers_changed(self) -> None:
+    def metadata_changed(self, change: Change) -> None:
         assert self._node is not None
-        self.peers = self._peers(sorted(self._node.metadata.image.brokers))
+        if isinstance(change, BrokersChanged):
+            self.peers = self._peers(self._node.metadata.image.brokers)
+        elif isinstance(change, AssignmentChanged) and self._moves is not None:
+            self._moves.assignment_changed(change.before, change.topic)
 
     async def change_cores(self, count: int) -> str | None:
         assert self._number_of_cores is not None, "requests for it come to the controller"
@@ -112,10 +116,6 @@ class Core(AmongPeers, Placed):
         return found
 
     # Moves
-
-    def assignment_changed(self, before: TopicImage, topic: TopicImage) -> None:
-        if self._moves is not None:
-            self._moves.assignment_changed(before, topic)
 
     async def complete_move(self, one: HandedOver) -> ErrorCode:
         assert self._node is not None
@@ -176,7 +176,7 @@ class Core(AmongPeers, Placed):
         if self.is_controller and not self._layout.metadata_end:  # the first start of core 0 since the layout was made
             await register_cores(node, self._layout.configs)
         await self.follower.until_bootstrapped(node)
-        self.brokers_changed()
+        self.peers = self._peers(node.metadata.image.brokers)
         self._moves = LiveMoves(node, self._layout.root, self._controller)
         self._moves.recover()
 

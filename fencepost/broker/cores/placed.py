@@ -9,6 +9,7 @@ from fencepost.broker.cores.live_moves import LiveMoves
 from fencepost.broker.listeners import configured_addresses, end_points
 from fencepost.broker.place import Alone, LeaderAndEpoch
 from fencepost.broker.ports import Broker
+from fencepost.coordinator.metadata.several_brokers import register_all
 from fencepost.coordinator.metadata.start_records import Registration
 
 
@@ -57,7 +58,7 @@ async def register_cores(node: Broker, configs: Sequence[BrokerConfig]) -> None:
     Raises LogWriteFailed, OSError, and WrongDirectory if partitions are elsewhere.
     """
     need_in_place(configs[0], len(configs), node.metadata.image)
-    await node.metadata.register_all(registrations(configs))
+    await register_all(node.metadata, registrations(configs))
     root = configs[0].data_directory
     assert root is not None, "cores have files"
     arranged(root)
