@@ -29,7 +29,7 @@ _TRIES = 200
 BACKLOG = 128
 _NUMBER = struct.Struct("@q")
 """Aligned, so that no reader sees half of a new value."""
-_METADATA_END, _WANTED, _REGISTERED = (place * _NUMBER.size for place in range(3))
+_METADATA_END, _WANTED, _REGISTERED, _RUNNING = (place * _NUMBER.size for place in range(4))
 """Where the numbers are in the shared memory."""
 
 
@@ -121,19 +121,22 @@ class Layout:
         )
 
     def need_ports(self, cores: int) -> None:
-        """Raise OSError if a port is taken that a further core needs, or if there are none so high."""
+        """Raise OSError if a port is taken that a further core needs, or if there are none so high.
+
+        A core that is just stopping still has its ports, and may begin again with them.
+        """
         listeners = self.configs[0].client_listeners
         highest = max(one.port for one in listeners) + cores - 1
         if highest > PORT_MAX:
-            raise OSError(f"core {cores - 1} would need port {highest}: the highest is {PORT_MAX}")
-        for number in range(self.cores, cores):
+            raise OSError(f"core {cores - 1} would need port {highest}: the highest is {PORT_MAX}; name fewer cores")
+        for number in range(max(self.cores, self._get(_RUNNING)), cores):
             for one in listeners:
                 try:
                     _server(one.host, one.port + number).close()
                 except OSError as error:
                     raise OSError(
                         f"core {number} would need port {one.port + number}, and cannot listen there:"
-                        f" {os.strerror(error.errno or 0)}"
+                        f" {os.strerror(error.errno or 0)}; free this port, or name fewer cores"
                     ) from error
 
     def close(self) -> None:
@@ -180,6 +183,10 @@ class Layout:
     def cores(self) -> int:
         """How many have to run."""
         return max(self.wanted, self.registered)
+
+    def tell_running(self, cores: int) -> None:
+        """As the supervisor: how many cores have not ended yet."""
+        _NUMBER.pack_into(self.shared, _RUNNING, cores)
 
     def tell_cores(self, *, wanted: int | None = None, registered: int | None = None) -> None:
         """As core 0, and wake the supervisor."""

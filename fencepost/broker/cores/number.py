@@ -24,8 +24,6 @@ from fencepost.coordinator.ports import LogWriteFailed
 RETRY_SECONDS = 0.1
 PAUSE_SECONDS = 5.0
 """Until the next try, if the metadata cannot be changed."""
-PORTS_SECONDS = 5.0
-"""How long a port may be taken: by a core that is just stopping, such as one of a change before."""
 
 logger = logging.getLogger(__name__)
 
@@ -44,21 +42,13 @@ class NumberOfCores:
         layout = self._layout
         if count < 1:
             return f"{count} cores cannot serve: at least 1 is needed"
-        until = trio.current_time() + PORTS_SECONDS
-        while (problem := await trio.to_thread.run_sync(self._port_problem, count)) is not None:
-            if trio.current_time() > until:
-                return problem
-            await trio.sleep(RETRY_SECONDS)
+        try:
+            await trio.to_thread.run_sync(layout.need_ports, count)
+        except OSError as error:
+            return str(error)
         logger.info("the number of cores changes from %d to %d", layout.registered, count)
         layout.tell_cores(wanted=count)
         self._asked.set()
-        return None
-
-    def _port_problem(self, count: int) -> str | None:
-        try:
-            self._layout.need_ports(count)
-        except OSError as error:
-            return f"{error}; free this port, or name fewer cores"
         return None
 
     async def run(self) -> None:

@@ -158,6 +158,7 @@ class Supervisor:
                 core.leaves = True
         while len(self._cores) > wanted and not self._cores[-1].pid:
             self._cores.pop()
+        self.layout.tell_running(len(self._cores))
 
     def _start_due(self) -> None:
         for core in self._to_start():

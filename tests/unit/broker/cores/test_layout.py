@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -145,6 +146,22 @@ def test_more_run_until_the_metadata_has_fewer(layout: Layout) -> None:
         (5, (7, 8)),
         (2, (7, 8)),
     ]
+
+
+def test_ports_that_further_cores_need(tmp_path: Path) -> None:
+    """Those of a core that is just stopping do not count: it may begin again with them."""
+    layout = prepared(config_in(tmp_path, listeners=["PLAINTEXT://127.0.0.1:0"]), 3)
+    port = layout.configs[0].client_listeners[0].port
+    layout.tell_cores(wanted=2, registered=2)
+    with socket.create_server(("127.0.0.1", port + 2)):
+        with pytest.raises(OSError, match=f"core 2 would need port {port + 2}, and cannot listen there: "):
+            layout.need_ports(3)
+        layout.tell_running(3)
+        layout.need_ports(3)
+    cores = 65_537 - port
+    with pytest.raises(OSError, match=f"core {cores - 1} would need port 65536: the highest is 65535"):
+        layout.need_ports(cores)
+    layout.close()
 
 
 async def test_a_core_that_began_later_is_woken(layout: Layout) -> None:

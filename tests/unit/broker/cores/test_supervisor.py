@@ -32,6 +32,9 @@ def layout_in(directory: Path, cores: int) -> Any:
         def grown(self, cores: int) -> "Plain":
             return self
 
+        def tell_running(self, cores: int) -> None:
+            assert cores >= self.cores
+
         def tell_cores(self, cores: int) -> None:
             (self.root / "new").write_text(str(cores))
             (self.root / "new").replace(self.root / "cores")
