@@ -6,6 +6,7 @@ confluentinc/librdkafka 808 show it.
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,17 +23,23 @@ OFFLINE = OFTEN | {"log.failure.policy": "offline"}
 
 
 def remove_everything(data: Path) -> None:
-    shutil.rmtree(data)
+    """Also what the running broker makes in it meanwhile, such as a checkpoint."""
+    until(partial(is_removed, data))
+
+
+def is_removed(directory: Path) -> bool:
+    shutil.rmtree(directory, ignore_errors=True)
+    return not directory.exists()
 
 
 def make_again(data: Path) -> None:
-    shutil.rmtree(data)
+    remove_everything(data)
     data.mkdir()
     (data / ".lock").touch()
 
 
 def remove_partition(data: Path) -> None:
-    shutil.rmtree(data / "t-0")
+    remove_everything(data / "t-0")
 
 
 def remove_segment(data: Path) -> None:

@@ -9,7 +9,9 @@ import fencepost
 from fencepost import AbortableError, ErrorCode, TopicPartition
 from fencepost.protocol.registry import API_BY_KEY
 from tests.kit.old_kafka import KAFKA_2_1, OldKafka
+from tests.kit.stores import alone
 
+pytestmark = alone("the old broker stands before one")
 SECONDS = 100
 SINCE_2_1 = {
     "AlterClientQuotas",

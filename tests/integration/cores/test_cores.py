@@ -156,8 +156,9 @@ def test_a_stop_ends_all_in_order_and_a_start_has_everything(cores: Cores, addre
 
 
 def test_one_page_has_the_metrics_of_all_cores(cores: Cores, address: str) -> None:
-    text = cores.page("metrics")
-    led = re.findall(r'kafka_server_replicamanager_leadercount\{core="(\d)"\} (\d+)\.0', text)
+    pattern = r'kafka_server_replicamanager_leadercount\{core="(\d)"\} (\d+)\.0'
+    text = until(lambda: cores.page("metrics"), lambda page: len(re.findall(pattern, page)) == CORES)
+    led = re.findall(pattern, text)
     assert [number for number, _ in led] == ["0", "1", "2"]
     assert all(int(count) >= PARTITIONS // CORES for _, count in led)
     assert text.count("# TYPE kafka_server_replicamanager_leadercount gauge") == 1
