@@ -136,8 +136,8 @@ class Place(ABC):
     async def change_cores(self, count: int) -> str | None:
         """Begin to change the number of cores. Returns why that cannot be, and what to do."""
         return (
-            "this broker has no process that could start cores, so their number cannot change while it runs: stop it, and"
-            f" start it with --cores {count}, which needs --data"
+            "this broker has no process that could start cores, so their number cannot change while it runs: stop it,"
+            f" and start it with --cores {count}, which needs --data"
         )
 
     def metadata_changed(self, change: "Change") -> None:  # noqa: B027 - most ignore it
