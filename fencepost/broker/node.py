@@ -58,7 +58,6 @@ from fencepost.broker.transactions.markers import Markers
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.metadata.delta import (
     AclsChanged,
-    AssignmentChanged,
     Change,
     PartitionsAdded,
     TopicCreated,
@@ -373,13 +372,12 @@ class Node:
     def _metadata_changed(self, changes: Sequence[Change]) -> None:
         """Apply the newest metadata to logs and settings; called when it is durable."""
         for change in changes:
+            self.place.metadata_changed(change)
             if isinstance(change, TopicDeleted):
                 self.deleted_topics.delete(change.topic.name, change.topic.partitions)
             elif isinstance(change, TopicCreated | PartitionsAdded):
                 self.groups.topics_changed([change.topic.name], created=isinstance(change, TopicCreated))
                 leave_to_others(self, change.topic.name)
-            elif isinstance(change, AssignmentChanged):
-                self.place.assignment_changed(change.before, change.topic)
             elif isinstance(change, AclsChanged):
                 self.authorizer = make_authorizer(self.config, self.metadata.image)
         if deleted := {change.topic.topic_id for change in changes if isinstance(change, TopicDeleted)}:

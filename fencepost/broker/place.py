@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fencepost.broker.security.sasl.session import Mechanism
     from fencepost.broker.share.letters import OtherLeaders
     from fencepost.broker.share.undecided import TransactionalStates
+    from fencepost.coordinator.metadata.delta import Change
     from fencepost.coordinator.metadata.image import TopicImage
     from fencepost.coordinator.ports import Marker, ProducerIdSource, RemoteCoordinators, TopicView
     from fencepost.coordinator.share.values import SharePersister
@@ -132,8 +133,15 @@ class Place(ABC):
     def leader(self, topic_id: bytes, partition: int) -> LeaderAndEpoch:
         return LeaderAndEpoch(self.node_id, -1)
 
-    def assignment_changed(self, before: "TopicImage", topic: "TopicImage") -> None:  # noqa: B027 - most ignore it
-        """The metadata have other replicas or leaders for partitions of a topic."""
+    async def change_cores(self, count: int) -> str | None:
+        """Begin to change the number of cores. Returns why that cannot be, and what to do."""
+        return (
+            "this broker has no process that could start cores, so their number cannot change while it runs: stop it,"
+            f" and start it with --cores {count}, which needs --data"
+        )
+
+    def metadata_changed(self, change: "Change") -> None:  # noqa: B027 - most ignore it
+        """The metadata have changed, durably."""
 
     async def newest_leaders(self) -> LeaderOf:
         """The leaders as they are now, which `leader` may not know yet. Raises PeerUnavailable."""

@@ -97,7 +97,8 @@ def run_cores(config: "BrokerConfig", cores: int, run_broker: RunBroker) -> int:
 
     def report(missing: "Collection[int]") -> None:
         nonlocal printed
-        addresses = [one.listeners[0].partition("://")[2] for one in layout.configs]
+        configs = supervisor.layout.configs[: supervisor.layout.cores]
+        addresses = [one.listeners[0].partition("://")[2] for one in configs]
         serving = ", ".join(one for number, one in enumerate(addresses) if number not in missing)
         without = ",".join(map(str, sorted(missing)))
         notify("READY=1", f"STATUS=Serving on {serving}" + (f", without core {without}." if missing else "."))
@@ -113,10 +114,11 @@ def run_cores(config: "BrokerConfig", cores: int, run_broker: RunBroker) -> int:
             facts.append(f"missing={without}")
         print(f"fencepost ready on {addresses[0]} {' '.join(facts)} pid={os.getpid()}", flush=True)
 
+    supervisor = _supervisor(layout, run_broker, report, lambda: notify("WATCHDOG=1"), watchdog_seconds())
     try:
-        return _supervisor(layout, run_broker, report, lambda: notify("WATCHDOG=1"), watchdog_seconds()).run()
+        return supervisor.run()
     finally:
-        layout.close()
+        supervisor.layout.close()
 
 
 def _supervisor(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api03_metadata import MetadataRequest
 from fencepost.protocol.messages.api45_alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -10,7 +11,7 @@ from fencepost.protocol.messages.api45_alter_partition_reassignments import (
 )
 from fencepost.protocol.messages.api46_list_partition_reassignments import ListPartitionReassignmentsRequest
 from fencepost.protocol.topics import TopicPartition
-from tests.kit.cores_broker import Cores
+from tests.kit.cores_broker import METADATA, Cores
 from tests.kit.waiting import until
 
 ALTER, LIST = 45, 46
@@ -59,3 +60,21 @@ def move(cores: Cores, wanted: Mapping[TopicPartition, int]) -> None:
     topics = sorted({tp.topic for tp in wanted})
     led = {topic: cores.leaders(topic) for topic in topics}
     assert {tp: led[tp.topic][tp.partition] for tp in wanted} == wanted
+
+
+def ask_for(cores: Cores, count: int, asked: int = 0) -> str | None:
+    """Ask for another number of cores; why that is refused."""
+    request = AlterPartitionReassignmentsRequest(topics=[], cores=count)
+    answer = cores.retried(asked, lambda wire: wire.call(ALTER, 1, request), lambda answer: int(answer.error_code))
+    assert (answer.error_code == ErrorCode.INVALID_REQUEST) == (answer.error_message is not None)
+    return None if answer.error_message is None else str(answer.error_message)
+
+
+def wait_for(cores: Cores, count: int) -> None:
+    """Return when so many cores are registered, and no partition is under way."""
+
+    def known() -> int:
+        return len(cores.retried(0, lambda wire: wire.call(METADATA, 12, MetadataRequest()), lambda _: 0).brokers)
+
+    until(known, lambda found: found == count, "the number of cores does not change", seconds=100)
+    until(lambda: ongoing(cores), lambda found: not found, "moves do not end", seconds=100)

@@ -9,7 +9,7 @@ import trio
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.cores.followed_metadata import FollowedMetadata
-from fencepost.broker.cores.layout import Layout, nonblocking_pipe
+from fencepost.broker.cores.layout import Layout, socket_names, waking
 from fencepost.broker.cores.listening import CoresListening
 from fencepost.broker.cores.place import Core
 from fencepost.broker.listeners import configured_addresses, end_points
@@ -26,6 +26,7 @@ from fencepost.broker.ports import Broker
 from fencepost.broker.security.principal import CLUSTER
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.metadata.ports import LoggedBatch
+from fencepost.coordinator.metadata.several_brokers import register_all
 from fencepost.coordinator.metadata.start_records import Registration
 from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.records import decode_records
@@ -41,6 +42,9 @@ class SimLayout(Layout):
     """A layout whose directories are on simulated disks."""
 
     root = DATA_PATH  # type: ignore[assignment]
+
+    def config(self, node_id: int) -> BrokerConfig:
+        return self.configs[node_id - FIRST_NODE_ID]
 
 
 class SimFollowedMetadata(FollowedMetadata):
@@ -204,16 +208,16 @@ class SimCores:
         """Make the layout; `members` are added by the caller, as many as there are configurations."""
         self.configs = tuple(_config(settings, number) for number in range(count))
         self.members: list[SimCore] = []
-        wakes = tuple(nonblocking_pipe() for _ in self.configs)
+        names = socket_names()
         self.layout = SimLayout(
             self.configs,
             b"secret",
-            (),
-            (),
+            names,
             None,
             mmap.mmap(-1, mmap.PAGESIZE),
-            wakes,
+            wakes=tuple(waking(f"{names}{number}-wake") for number in range(count)),
         )
+        self.layout.tell_cores(wanted=count, registered=count)
         self.starts = 0
         """The file `core-starts`: durable before a core starts."""
 
@@ -257,9 +261,10 @@ def _config(settings: Mapping[str, str], number: int) -> BrokerConfig:
 
 async def register_cores(node: Broker, configs: Sequence[BrokerConfig]) -> None:
     """In place of `placed.register_cores`: nothing has to move, and no id is random."""
-    await node.metadata.register_all(
+    await register_all(
+        node.metadata,
         {
             one.node_id: Registration(bytes(16), end_points(one, configured_addresses(one)), one.broker_rack)
             for one in configs
-        }
+        },
     )

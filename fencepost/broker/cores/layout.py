@@ -25,11 +25,12 @@ from fencepost.broker.peers.peer import Peer
 from fencepost.coordinator.metadata.delta import MetadataCorrupt
 
 SECRET_BYTES = 32
-_WAKES_AT_ONCE = 1 << 16
 _TRIES = 200
 BACKLOG = 128
-_OFFSET = struct.Struct("@q")
+_NUMBER = struct.Struct("@q")
 """Aligned, so that no reader sees half of a new value."""
+_METADATA_END, _WANTED, _REGISTERED, _RUNNING = (place * _NUMBER.size for place in range(4))
+"""Where the numbers are in the shared memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,21 +38,25 @@ class Layout:
     """The cores of one machine. Core 0 has the metadata log, and is the controller."""
 
     configs: tuple[BrokerConfig, ...]
-    """The settings of each core."""
+    """The settings of each core, when the process of this core began; at least those of core 0."""
     secret: bytes
     """By which the cores recognize one another; a new one for each start."""
-    sockets: tuple[socket.socket, ...]
-    """On which each core listens for the others: they outlive its processes."""
-    page_sockets: tuple[socket.socket, ...]
-    """On which each core serves its own pages to the others; empty if no pages are served."""
+    names: str
+    """What the names of all sockets begin with. A core that began later is found by its number."""
     pages_socket: socket.socket | None
     """On which every core serves the pages of all of them."""
     shared: mmap.mmap
     """Memory of all cores."""
-    wakes: tuple[tuple[int, int], ...]
-    """A pipe for each core, by which core 0 wakes it."""
+    sockets: tuple[socket.socket, ...] = ()
+    """On which each core listens for the others: they outlive its processes."""
+    page_sockets: tuple[socket.socket, ...] = ()
+    """On which each core serves its own pages to the others; empty if no pages are served."""
+    wakes: tuple[socket.socket, ...] = ()
+    """By which core 0 wakes each core."""
     alive_fd: int = -1
     """Can be read when the supervisor has ended."""
+    supervisor_fd: int = -1
+    """The end of a pipe that wakes the supervisor."""
     start: int = 0
     """Of the process of this core: rises with each start of a core."""
 
@@ -64,51 +69,129 @@ class Layout:
 
     @property
     def node_ids(self) -> tuple[int, ...]:
-        return tuple(config.node_id for config in self.configs)
+        """The cores that partitions are placed on."""
+        return self.ids(min(self.wanted, self.registered))
 
-    def peers_of(self, node_id: int) -> dict[int, Peer]:
-        """The other cores, as clients reach them."""
-        return {
-            config.node_id: Peer(config.node_id, config.broker_rack, _advertised(config))
-            for config in self.configs
-            if config.node_id != node_id
-        }
+    def ids(self, cores: int) -> tuple[int, ...]:
+        """The node ids of that many cores."""
+        first = self.configs[0].node_id
+        return tuple(range(first, first + cores))
+
+    def config(self, node_id: int) -> BrokerConfig:
+        """The settings of a core, also of one that began later."""
+        return _of_core(self.configs[0], node_id - self.configs[0].node_id)
+
+    def peer(self, node_id: int) -> Peer:
+        """A core, as clients reach it."""
+        config = self.config(node_id)
+        return Peer(node_id, config.broker_rack, _advertised(config))
 
     def address(self, node_id: int) -> Endpoint:
         """The first address of a core."""
-        return next(iter(_advertised(self.configs[self.node_ids.index(node_id)]).values()))
+        return next(iter(_advertised(self.config(node_id)).values()))
 
-    def unix_address(self, node_id: int) -> str | bytes:
+    def unix_address(self, node_id: int) -> str:
         """Where the core listens for the others."""
-        address: str | bytes = self.sockets[self.node_ids.index(node_id)].getsockname()
-        return address
+        return f"{self.names}{node_id - self.configs[0].node_id}"
+
+    def page_address(self, node_id: int) -> str:
+        """Where the core serves its pages to the others."""
+        return f"{self.unix_address(node_id)}-pages"
+
+    def grown(self, cores: int) -> "Layout":
+        """With what this many cores need: directories and sockets, which stay if there are fewer again.
+
+        Raises OSError.
+        """
+        configs, sockets, pages, wakes = (
+            [*found] for found in (self.configs, self.sockets, self.page_sockets, self.wakes)
+        )
+        first = self.configs[0].node_id
+        for node_id in range(first + len(sockets), first + cores):
+            config = self.config(node_id)
+            assert config.data_directory is not None
+            config.data_directory.mkdir(parents=True, exist_ok=True)
+            sockets.append(_listening(self.unix_address(node_id)))
+            wakes.append(waking(f"{self.unix_address(node_id)}-wake"))
+            if self.pages_socket is not None:
+                pages.append(_listening(self.page_address(node_id)))
+            configs[node_id - first :] = [config]
+        return dataclasses.replace(
+            self, configs=tuple(configs), sockets=tuple(sockets), page_sockets=tuple(pages), wakes=tuple(wakes)
+        )
+
+    def need_ports(self, cores: int) -> None:
+        """Raise OSError if a port is taken that a further core needs, and ValueError if there is none so high.
+
+        A core that is just stopping still has its ports, and may begin again with them.
+        """
+        _need_numbers_of_ports(self.configs[0], cores)
+        for number in range(max(self.cores, self._get(_RUNNING)), cores):
+            for one in self.configs[0].client_listeners:
+                try:
+                    _server(one.host, one.port + number).close()
+                except OSError as error:
+                    raise OSError(
+                        f"core {number} would need port {one.port + number}, and cannot listen there:"
+                        f" {os.strerror(error.errno or 0)}; free this port, or name fewer cores"
+                    ) from error
 
     def close(self) -> None:
-        for one in (*self.sockets, *self.page_sockets, *filter(None, [self.pages_socket])):
+        for one in (*self.sockets, *self.page_sockets, *self.wakes, *filter(None, [self.pages_socket])):
             one.close()
-        for pipe in self.wakes:
-            for end in pipe:
-                os.close(end)
         self.shared.close()
+
+    def _get(self, place: int) -> int:
+        number: int = _NUMBER.unpack_from(self.shared, place)[0]
+        return number
 
     @property
     def metadata_end(self) -> int:
         """Below this offset the metadata log is durable; core 0 says so."""
-        offset: int = _OFFSET.unpack_from(self.shared)[0]
-        return offset
+        return self._get(_METADATA_END)
 
     def tell_metadata_end(self, offset: int) -> None:
         """As core 0, and wake the others."""
-        _OFFSET.pack_into(self.shared, 0, offset)
-        for _, written in self.wakes:
-            with suppress(BlockingIOError):  # it is full: that core has not looked yet
-                os.write(written, b"1")
+        _NUMBER.pack_into(self.shared, _METADATA_END, offset)
+        for number in range(1, self.cores):
+            with suppress(OSError):  # it is full: that core has not looked yet; or the core is only about to begin
+                self.wakes[0].sendto(b"1", f"{self.names}{number}-wake")
 
     async def metadata_written(self, number: int) -> None:
         """Return when core 0 has made more durable since the last call."""
-        await trio.lowlevel.wait_readable(self.wakes[number][0])
+        await trio.lowlevel.wait_readable(self.wakes[number])
         with suppress(BlockingIOError):
-            os.read(self.wakes[number][0], _WAKES_AT_ONCE)
+            while True:
+                self.wakes[number].recv(1)
+
+    # How many cores there are, and are to be
+
+    @property
+    def wanted(self) -> int:
+        """How many cores there are to be."""
+        return self._get(_WANTED)
+
+    @property
+    def registered(self) -> int:
+        """How many cores the metadata has: while they are to be fewer, all of them until the others lead everything."""
+        return self._get(_REGISTERED)
+
+    @property
+    def cores(self) -> int:
+        """How many have to run."""
+        return max(self.wanted, self.registered)
+
+    def tell_running(self, cores: int) -> None:
+        """As the supervisor: how many cores have not ended yet."""
+        _NUMBER.pack_into(self.shared, _RUNNING, cores)
+
+    def tell_cores(self, *, wanted: int | None = None, registered: int | None = None) -> None:
+        """As core 0, and wake the supervisor."""
+        for place, number in ((_WANTED, wanted), (_REGISTERED, registered)):
+            if number is not None:
+                _NUMBER.pack_into(self.shared, place, number)
+        with suppress(OSError):  # it is full, so the supervisor looks; or there is none
+            os.write(self.supervisor_fd, b"1")
 
 
 def read_start(root: Path) -> int:
@@ -132,21 +215,13 @@ def prepared(config: BrokerConfig, cores: int) -> Layout:
     cluster_id = cluster_id_of(directory, config.node_id, config.cluster_id)
     if cores > 1:
         set_format(directory, CORES_VERSION)
-    configs = _configs(_as_made(config, directory), cores, cluster_id)
-    for one in configs:
-        assert one.data_directory is not None
-        one.data_directory.mkdir(parents=True, exist_ok=True)
-    sockets = _socket_names()
+    first = _of_core_0(_as_made(config, directory), cores, cluster_id)
     pages = _pages_socket(config.metrics_listen)
-    return Layout(
-        configs,
-        secrets.token_bytes(SECRET_BYTES),
-        tuple(_listening(f"{sockets}{number}") for number in range(cores)),
-        () if pages is None else tuple(_listening(f"{sockets}{number}-pages") for number in range(cores)),
-        pages,
-        mmap.mmap(-1, mmap.PAGESIZE),
-        tuple(nonblocking_pipe() for _ in configs),
-    )
+    made = Layout(
+        (first,), secrets.token_bytes(SECRET_BYTES), socket_names(), pages, mmap.mmap(-1, mmap.PAGESIZE)
+    ).grown(cores)
+    made.tell_cores(wanted=cores, registered=cores)
+    return made
 
 
 def nonblocking_pipe() -> tuple[int, int]:
@@ -167,11 +242,18 @@ def _as_made(config: BrokerConfig, root: Path) -> BrokerConfig:
     return config.with_dynamic(made, {})
 
 
-def _socket_names() -> str:
+def socket_names() -> str:
     """What the names of the sockets begin with: abstract ones on Linux, which no cleaner of files removes."""
     if platform.system() == "Linux":
         return f"\0fencepost-{secrets.token_hex(8)}-"
     return f"{tempfile.mkdtemp(prefix='fencepost-')}/"  # not in the data directory: a name has about 100 bytes
+
+
+def waking(name: str) -> socket.socket:
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    found.bind(name)
+    found.setblocking(False)
+    return found
 
 
 def _listening(name: str) -> socket.socket:
@@ -223,47 +305,49 @@ def next_start(root: Path, *, wait: bool = True) -> int:
     return number
 
 
-def _configs(config: BrokerConfig, cores: int, cluster_id: str) -> tuple[BrokerConfig, ...]:
-    """Core K listens K ports above the configured ones, advertises K ports above, and has the node id K above."""
-    assert config.data_directory is not None
+def _of_core_0(config: BrokerConfig, cores: int, cluster_id: str) -> BrokerConfig:
+    """With ports behind which those of the other cores are free, and a cluster id."""
     with ExitStack() as held:
         listeners = [
             Listener(one.name, one.host, one.port or _first_free_port(held, one.host, cores))
             for one in config.client_listeners
         ]
-    found = []
-    for one in (*listeners, *(one.advertised for one in config.client_listeners if one.advertised is not None)):
-        if one.port + cores - 1 > PORT_MAX:
-            raise ValueError(
-                f"{one}: core {cores - 1} would have the port {one.port + cores - 1}, and {PORT_MAX} is the highest:"
-                f" name a port of at most {PORT_MAX - cores + 1}"
-            )
-    for number in range(cores):
-        own = tuple(str(one._replace(port=one.port + number)) for one in listeners)
-        advertised = tuple(
-            str(one.advertised._replace(port=one.advertised.port + number))
-            for one in config.client_listeners
-            if one.advertised is not None
+    first = dataclasses.replace(config, cluster_id=cluster_id, listeners=tuple(map(str, listeners)))
+    _need_numbers_of_ports(first, cores)
+    return first
+
+
+def _need_numbers_of_ports(first: BrokerConfig, cores: int) -> None:
+    """Raise ValueError if the last core would have a port that is too high."""
+    addresses = [address for one in first.client_listeners for address in (one, one.advertised) if address]
+    highest = max(one.port for one in addresses) + cores - 1
+    if highest > PORT_MAX:
+        raise ValueError(
+            f"core {cores - 1} would have the port {highest}, and {PORT_MAX} is the highest: name a port of at most"
+            f" {PORT_MAX - cores + 1}, or fewer cores"
         )
-        changed = dataclasses.replace(
-            config,
-            node_id=config.node_id + number,
-            cluster_id=cluster_id,
-            listeners=own,
-            advertised_listeners=advertised or None,
-        )
-        if number:
-            directory = config.data_directory / CORES_DIRECTORY / str(number)
-            changed = dataclasses.replace(
-                changed,
-                log_dirs=(str(directory),),
-                console_listen=None,
-                schema_registry_listen=None,
-                first_user=None,
-                first_password=None,
-            )
-        found.append(changed)
-    return tuple(found)
+
+
+def _of_core(first: BrokerConfig, number: int) -> BrokerConfig:
+    """Core K listens K ports above those of core 0, advertises K ports above, and has the node id K above."""
+    if not number:
+        return first
+    listeners = first.client_listeners
+    advertised = tuple(
+        str(one.advertised._replace(port=one.advertised.port + number)) for one in listeners if one.advertised
+    )
+    assert first.data_directory is not None
+    return dataclasses.replace(
+        first,
+        node_id=first.node_id + number,
+        listeners=tuple(str(Listener(one.name, one.host, one.port + number)) for one in listeners),
+        advertised_listeners=advertised or None,
+        log_dirs=(str(first.data_directory / CORES_DIRECTORY / str(number)),),
+        console_listen=None,
+        schema_registry_listen=None,
+        first_user=None,
+        first_password=None,
+    )
 
 
 def _advertised(config: BrokerConfig) -> dict[str, Endpoint]:

@@ -21,7 +21,7 @@ from fencepost.broker.log.durability.upkeep import sync_all
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import Refusal
 from fencepost.broker.log.storage.files import FileStore
-from fencepost.broker.log.storage.layout import core_directories
+from fencepost.broker.log.storage.layout import CORES_DIRECTORY, core_directories
 from fencepost.broker.log.storage.store import CorruptLogFile, FlushFailed, SyncTask
 from fencepost.broker.ports import Broker
 from fencepost.coordinator.metadata.image import PartitionImage, TopicImage
@@ -62,6 +62,7 @@ class LiveMoves:
         self._id = node.config.node_id
         assert isinstance(node.logs.store, FileStore), "cores have files"
         self._own = node.logs.store
+        self._root, self._first = root, first
         self._stores = {first + number: FileStore(path) for number, path in core_directories(root).items()}
         self._stores[self._id] = self._own
         self._logs = HandedLogs(self._stores.values())
@@ -136,7 +137,13 @@ class LiveMoves:
         """The core to which this one has to hand a partition over; None if it has not."""
         if now is None or not now.adding_replicas or now.leader != self._id:
             return None
-        return now.adding_replicas[0] if now.adding_replicas[0] in self._stores else None
+        target = now.adding_replicas[0]
+        if target not in self._stores:  # it may be a core that began later
+            path = self._root / CORES_DIRECTORY / str(target - self._first)
+            if not path.is_dir():
+                return None
+            self._stores[target] = FileStore(path)
+        return target
 
     def _note_leaving(self, topic: TopicImage) -> None:
         for number, one in enumerate(topic.assignment):

@@ -24,7 +24,7 @@ Pages = Mapping[bytes, Callable[[], Awaitable[Page]]]
 class AllPages:
     """The pages of this core and those of the others, which are behind UNIX sockets by number."""
 
-    def __init__(self, number: int, own: Pages, others: Mapping[int, str | bytes]) -> None:
+    def __init__(self, number: int, own: Pages, others: Callable[[], Mapping[int, str]]) -> None:
         self._number = number
         self._own = own
         self._others = others
@@ -45,18 +45,20 @@ class AllPages:
         """Ready are all of them, or none is."""
         reasons: dict[str, str] = {}
         facts: dict[str, Any] = {}
-        for number, page in (await self._ask_all(b"/ready")).items():
+        found = await self._ask_all(b"/ready")
+        for number, page in found.items():
             if page is None:
                 reasons[f"core_{number}"] = f"core {number} does not answer: what it leads waits for its start"
                 continue
             one = json.loads(page[2])
             reasons |= {f"core_{number}_{word}": text for word, text in one.pop("reasons").items()}
             facts[f"core_{number}"] = one
-        return Readiness(reasons, {"cores": len(self._others) + 1, **facts}).page()
+        return Readiness(reasons, {"cores": len(found), **facts}).page()
 
     async def _ask_all(self, path: bytes) -> dict[int, Page | None]:
         """The page of each core by number; None for a core that does not answer."""
-        found: dict[int, Page | None] = {self._number: None, **dict.fromkeys(self._others)}
+        others = self._others()
+        found: dict[int, Page | None] = {self._number: None, **dict.fromkeys(others)}
 
         async def ask(number: int, page: Callable[[], Awaitable[Page]]) -> None:
             with trio.move_on_after(SECONDS):
@@ -67,7 +69,7 @@ class AllPages:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask, self._number, self._own[path])
-            for number, address in self._others.items():
+            for number, address in others.items():
                 nursery.start_soon(ask, number, partial(_page_of, address, path))
         return dict(sorted(found.items()))
 

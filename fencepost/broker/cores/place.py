@@ -1,7 +1,7 @@
 """A broker's place on one core of several: it leads what the metadata say, from its own directory."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import cache, partial
 
 import trio
@@ -11,6 +11,7 @@ from fencepost.broker.cores.layout import Layout, next_start
 from fencepost.broker.cores.listening import CoresListening
 from fencepost.broker.cores.live_moves import LiveMoves
 from fencepost.broker.cores.marker_writer import MarkerWriter
+from fencepost.broker.cores.number import NumberOfCores
 from fencepost.broker.cores.pages import AllPages
 from fencepost.broker.cores.placed import Placed, register_cores
 from fencepost.broker.metrics.pages import Readiness, pages_of
@@ -20,10 +21,11 @@ from fencepost.broker.peers.among_peers import AmongPeers
 from fencepost.broker.peers.following import MetadataFollower, leave_to_others
 from fencepost.broker.peers.links import PeerLinks, Route
 from fencepost.broker.peers.login import PeerLogins
-from fencepost.broker.peers.peer import PeerUnavailable
+from fencepost.broker.peers.peer import Peer, PeerUnavailable
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER
 from fencepost.broker.security.sasl.session import Mechanism
+from fencepost.coordinator.metadata.delta import AssignmentChanged, BrokersChanged, Change
 from fencepost.coordinator.metadata.image import TopicImage
 from fencepost.coordinator.metadata.reassignments import HandedOver
 from fencepost.protocol.errors import ErrorCode
@@ -50,14 +52,15 @@ class Core(AmongPeers, Placed):
         logins = PeerLogins(layout.secret)
         self.mechanisms = {FENCEPOST_CLUSTER: Mechanism(logins.new_exchange, advertised=False)}
         self.links = PeerLinks(f"core-{number}", cache(self._route), logins)
-        self.peers = layout.peers_of(config.node_id)
+        self.peers = self._peers(layout.node_ids)
         self.follower = MetadataFollower(self, self._follow, partial(layout.metadata_written, number))
         self.followed_metadata = None if self.is_controller else FollowedMetadata(layout)
         self.node_ids = layout.node_ids
         self._moves: LiveMoves | None = None
+        self._number_of_cores: NumberOfCores | None = None
 
     def _route(self, broker: int) -> Route | None:
-        if broker not in self.peers:
+        if broker == self.node_id or broker < self._controller:
             return None
         return Route(self._layout.address(broker), unix_address=self._layout.unix_address(broker))
 
@@ -83,6 +86,22 @@ class Core(AmongPeers, Placed):
             CoresListening(self._layout.sockets[self.number], self.mechanisms[FENCEPOST_CLUSTER], self._config, address)
         ]
 
+    # Which cores there are
+
+    def _peers(self, node_ids: Iterable[int]) -> Mapping[int, Peer]:
+        return {one: self._layout.peer(one) for one in node_ids if one != self.node_id}
+
+    def metadata_changed(self, change: Change) -> None:
+        assert self._node is not None
+        if isinstance(change, BrokersChanged):
+            self.peers = self._peers(self._node.metadata.image.brokers)
+        elif isinstance(change, AssignmentChanged) and self._moves is not None:
+            self._moves.assignment_changed(change.before, change.topic)
+
+    async def change_cores(self, count: int) -> str | None:
+        assert self._number_of_cores is not None, "requests for it come to the controller"
+        return await self._number_of_cores.change(count)
+
     # What other brokers do
 
     def leaders_elsewhere(self, partitions: Collection[TopicPartition]) -> Mapping[int, list[TopicPartition]]:
@@ -98,10 +117,6 @@ class Core(AmongPeers, Placed):
         return found
 
     # Moves
-
-    def assignment_changed(self, before: TopicImage, topic: TopicImage) -> None:
-        if self._moves is not None:
-            self._moves.assignment_changed(before, topic)
 
     async def complete_move(self, one: HandedOver) -> ErrorCode:
         assert self._node is not None
@@ -140,7 +155,10 @@ class Core(AmongPeers, Placed):
     ) -> Endpoint:
         """Those of this core to the others, and those of all at the socket that all cores have."""
         own, layout = pages_of(metrics, ready), self._layout
-        others = {number: one.getsockname() for number, one in enumerate(layout.page_sockets) if number != self.number}
+
+        def others() -> Mapping[int, str]:
+            return {node - self._controller: layout.page_address(node) for node in self.peers}
+
         assert layout.pages_socket is not None
         for_others, for_all = MetricsServer(own), MetricsServer(AllPages(self.number, own, others).pages)
         for_others.adopt(layout.page_sockets[self.number])
@@ -159,6 +177,7 @@ class Core(AmongPeers, Placed):
         if self.is_controller and not self._layout.metadata_end:  # the first start of core 0 since the layout was made
             await register_cores(node, self._layout.configs)
         await self.follower.until_bootstrapped(node)
+        self.peers = self._peers(node.metadata.image.brokers)
         self._moves = LiveMoves(node, self._layout.root, self._controller)
         self._moves.recover()
 
@@ -167,6 +186,8 @@ class Core(AmongPeers, Placed):
         if self.is_controller:
             node.metadata_log.watchers[self] = None
             self.wake()
+            self._number_of_cores = NumberOfCores(node, self._layout, self)
+            services.start_soon(self._number_of_cores.run)
             for runtime in node.runtimes:
                 leave_to_others(node, runtime.topic)
         else:

@@ -1,7 +1,7 @@
 """A place whose metadata says who leads what: a core, or the one broker that is left of several cores."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.cores.arranging import arranged, need_in_place
@@ -9,6 +9,7 @@ from fencepost.broker.cores.live_moves import LiveMoves
 from fencepost.broker.listeners import configured_addresses, end_points
 from fencepost.broker.place import Alone, LeaderAndEpoch
 from fencepost.broker.ports import Broker
+from fencepost.coordinator.metadata.several_brokers import register_all
 from fencepost.coordinator.metadata.start_records import Registration
 
 
@@ -57,12 +58,15 @@ async def register_cores(node: Broker, configs: Sequence[BrokerConfig]) -> None:
     Raises LogWriteFailed, OSError, and WrongDirectory if partitions are elsewhere.
     """
     need_in_place(configs[0], len(configs), node.metadata.image)
-    await node.metadata.register_all(
-        {
-            one.node_id: Registration(os.urandom(16), end_points(one, configured_addresses(one)), one.broker_rack)
-            for one in configs
-        }
-    )
+    await register_all(node.metadata, registrations(configs))
     root = configs[0].data_directory
     assert root is not None, "cores have files"
     arranged(root)
+
+
+def registrations(configs: Iterable[BrokerConfig]) -> dict[int, Registration]:
+    """Of cores that begin, by their node ids."""
+    return {
+        one.node_id: Registration(os.urandom(16), end_points(one, configured_addresses(one)), one.broker_rack)
+        for one in configs
+    }

@@ -53,6 +53,8 @@ class _Core:
     heard_at: float = 0.0
     pause: float = FIRST_PAUSE_SECONDS / 2
     start_at: float = 0.0
+    leaves: bool = False
+    """Whether its process was asked to stop, because there are to be fewer cores."""
 
 
 class Supervisor:
@@ -70,12 +72,13 @@ class Supervisor:
 
         A core that is silent for `watchdog_seconds` is killed; 0: none is.
         """
-        self._layout = layout
+        self.layout = layout
+        """Of the next start of a core."""
         self._serve = serve
         self._notify_ready = notify_ready
         self._notify_alive = notify_alive
         self._watchdog_seconds = watchdog_seconds
-        self._cores = [_Core(number) for number in range(len(layout.configs))]
+        self._cores = [_Core(number) for number in range(layout.cores)]
         self._alive = os.pipe()
         """Cores see the end of this pipe when the supervisor has ended, in whatever way."""
         self._wake = nonblocking_pipe()
@@ -85,6 +88,8 @@ class Supervisor:
         """While the others stop: when core 0 is stopped at the latest."""
         self._missing: set[int] | None = None
         """The cores that were missing when the others served; None until then."""
+        self._reported = 0
+        """How many cores there were then."""
         self._exit_code = 0
 
     def run(self) -> int:
@@ -95,6 +100,7 @@ class Supervisor:
         for number in _SIGNALS:
             signal.signal(number, self._note)
         while not self._stopping or any(core.pid for core in self._cores):
+            self._change_number()
             self._start_due()
             self._wait()
             self._report()
@@ -111,7 +117,7 @@ class Supervisor:
     def _wait(self) -> None:
         """Until a signal, a byte of a core, or the next moment at which something is due."""
         now = time.monotonic()
-        due = [core.start_at for core in self._cores if not core.pid and not self._stopping]
+        due = [core.start_at for core in self._to_start()]
         if self._watchdog_seconds:
             due.append(now + self._watchdog_seconds / 4)
         due.append(self._last_until)
@@ -129,29 +135,47 @@ class Supervisor:
     def _report(self) -> None:
         """That the cores serve, also without those that cannot start: they are tried again meanwhile."""
         missing = {core.number for core in self._cores if not core.was_ready}
-        if self._stopping or missing == self._missing:
+        if self._stopping or (missing, len(self._cores)) == (self._missing, self._reported):
             return
         if all(core.is_ready or (core.number in missing and core.failed >= TRIES) for core in self._cores):
             for number in sorted(missing):
                 logger.error("core %d cannot start, the others serve without it; it is tried again", number)
             for number in sorted((self._missing or set()) - missing):
                 logger.warning("core %d serves now", number)
-            self._missing = missing
+            self._missing, self._reported = missing, len(self._cores)
             self._notify_ready(missing)
 
     # Starts
 
+    def _change_number(self) -> None:
+        """Core 0 says how many cores have to run: begin with the new ones, stop those that lead nothing any more."""
+        wanted = self.layout.cores
+        self._cores += [_Core(number) for number in range(len(self._cores), wanted)]
+        for core in self._cores[wanted:]:
+            if core.pid and not core.leaves and not self._stopping:
+                logger.info("core %d leads nothing any more, it stops", core.number)
+                os.kill(core.pid, signal.SIGTERM)
+                core.leaves = True
+        while len(self._cores) > wanted and not self._cores[-1].pid:
+            self._cores.pop()
+        self.layout.tell_running(len(self._cores))
+
     def _start_due(self) -> None:
-        for core in self._cores:
-            if not core.pid and not self._stopping and time.monotonic() >= core.start_at:
+        for core in self._to_start():
+            if time.monotonic() >= core.start_at:
                 self._start(core)
+
+    def _to_start(self) -> list[_Core]:
+        return [core for core in self._cores[: self.layout.cores] if not core.pid and not self._stopping]
 
     def _start(self, core: _Core) -> None:
         core.began = core.heard_at = time.monotonic()
         try:
-            start = next_start(self._layout.root, wait=False)
+            self.layout = self.layout.grown(core.number + 1)
+            start = next_start(self.layout.root, wait=False)
             core.pid, core.pipe = self._fork(
-                dataclasses.replace(self._layout, start=start, alive_fd=self._alive[0]), core
+                dataclasses.replace(self.layout, start=start, alive_fd=self._alive[0], supervisor_fd=self._wake[1]),
+                core,
             )
         except (OSError, ValueError) as error:  # no space, descriptors or processes left: the other cores go on
             self._put_off(core)
@@ -209,6 +233,9 @@ class Supervisor:
                 os.close(core.pipe)
                 core.pipe = -1
             if self._stopping:
+                continue
+            if core.leaves:
+                self._cores[core.number] = _Core(core.number)
                 continue
             code = os.waitstatus_to_exitcode(status)
             if not core.number and code > 0 and not core.was_ready:

@@ -13,6 +13,7 @@ from fencepost.broker.ports import Broker
 from fencepost.broker.security.principal import CLUSTER
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.coordinator.metadata.reassignments import HandedOver, Reassignment, reassign
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api45_alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -27,6 +28,13 @@ FACTOR_SINCE = 1
 
 async def handle(node: Broker, request: AlterPartitionReassignmentsRequest, context: RequestContext) -> Response:
     allowed = request.allow_replication_factor_change if context.api_version >= FACTOR_SINCE else True
+    if request.cores >= 0:
+        problem = await node.place.change_cores(request.cores)
+        return AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=allowed,
+            error_code=ErrorCode.NONE if problem is None else ErrorCode.INVALID_REQUEST,
+            error_message=problem,
+        )
     by_broker = context.session.principal == CLUSTER
     wanted = [_wanted(topic.name, part, by_broker) for topic in request.topics for part in topic.partitions]
     outcomes = iter(await _outcomes(node, wanted))

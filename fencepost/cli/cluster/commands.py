@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.cluster import text as cluster_text
+from fencepost.cli.cluster.cores import cores_command
 from fencepost.cli.cluster.owners import drain_command, owners_command
 from fencepost.cli.completion.names import complete_topics
 from fencepost.cli.connect import Broker, broker_options, fail, print_json
@@ -33,16 +34,18 @@ def cluster() -> None:
     Elect leaders, show reassignments:
       fencepost cluster elect-leaders --all
       fencepost cluster reassignments
+    Use another number of cores, while the broker runs:
+      fencepost cluster cores 4
     Who leads what over PostgreSQL, and why not?
       fencepost cluster owners --store postgresql://app@db/fencepost orders
       fencepost cluster drain 3 --store postgresql://app@db/fencepost
 
-    `owners` and `drain` ask the database of a cluster. All others speak Kafka's protocol and work with Apache Kafka
-    too. Exit code 0: done; 1: failed or refused; 2:
-    wrong usage.
+    `owners` and `drain` ask the database of a cluster. All others speak Kafka's protocol, and all but `cores` work
+    with Apache Kafka too. Exit code 0: done; 1: failed or refused; 2: wrong usage.
     """
 
 
+cluster.add_command(cores_command)
 cluster.add_command(owners_command)
 cluster.add_command(drain_command)
 

@@ -39,7 +39,7 @@ class TopicController:
     """The rules of kafka-rules D1, for partitions with one replica."""
 
     def __init__(self, facts: ClusterFacts, rules: ConfigRules, new_id: IdSource) -> None:
-        self._facts = facts
+        self.facts = facts
         self._rules = rules
         self._new_id = new_id
 
@@ -63,7 +63,7 @@ class TopicController:
         for topic in topics:
             if topic.name in twice:
                 continue
-            reply, added = self._create_topic(image, topic, taken, self._facts.change_records_max - count, mutations)
+            reply, added = self._create_topic(image, topic, taken, self.facts.change_records_max - count, mutations)
             if reply.outcome.code is ErrorCode.NONE:
                 records += added
                 count += record_count(added)
@@ -89,7 +89,7 @@ class TopicController:
             elif 1 + len(topic.configs) + len(placed) > room:
                 problem = Outcome(
                     ErrorCode.POLICY_VIOLATION,
-                    f"The request needs more than the {self._facts.change_records_max} metadata records it may have",
+                    f"The request needs more than the {self.facts.change_records_max} metadata records it may have",
                 )
             elif mutations is not None and not mutations(len(placed)):
                 problem = OVER_QUOTA
@@ -145,23 +145,23 @@ class TopicController:
             )
         wanted = topic.replication_factor
         if wanted > 1:
-            why = "only 1 broker(s) are registered" if len(self._facts.brokers) == 1 else "each partition has 1 replica"
+            why = "only 1 broker(s) are registered" if len(self.facts.brokers) == 1 else "each partition has 1 replica"
             return Outcome(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"Unable to replicate the partition {wanted} time(s): The target replication factor of {wanted} "
                 f"cannot be reached because {why}.",
             )
-        count = self._facts.default_partitions if topic.partitions == -1 else topic.partitions
+        count = self.facts.default_partitions if topic.partitions == -1 else topic.partitions
         return self._too_many(count) or self._spread(topic.name, 0, count)
 
     def _spread(self, name: str, first: int, count: int) -> list[tuple[int, ...]]:
         """The replica of each partition: the brokers in turns, each topic from another one (StripedReplicaPlacer)."""
-        brokers = self._facts.brokers
+        brokers = self.facts.brokers
         begin = first + crc32(name.encode())
         return [(brokers[(begin + number) % len(brokers)],) for number in range(count)]
 
     def _too_many(self, count: int) -> Outcome | None:
-        most = self._facts.topic_partitions_max
+        most = self.facts.topic_partitions_max
         if count <= most:
             return None
         return Outcome(ErrorCode.INVALID_PARTITIONS, f"{count} partitions are more than the {most} a topic may have")
@@ -179,7 +179,7 @@ class TopicController:
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"Found multiple manual partition assignments for partition {partition}",
                 )
-            problem = replicas_problem(replicas, self._facts.brokers)
+            problem = replicas_problem(replicas, self.facts.brokers)
             if problem is not None:
                 return problem
             placed[partition] = replicas
@@ -193,7 +193,7 @@ class TopicController:
         self, image: MetadataImage, topics: Sequence[TopicRef], mutations: MutationQuota | None = None
     ) -> Decision[MetadataRecord, list[DeletedTopic], None]:
         """Decide on each reference; a topic that is named twice, also once by name and once by id, is not deleted."""
-        if not self._facts.delete_topics:
+        if not self.facts.delete_topics:
             off = Outcome(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
             return Decision([DeletedTopic(ref.name, ref.topic_id, off) for ref in topics])
         replies: list[DeletedTopic] = []
@@ -256,7 +256,7 @@ class TopicController:
             if counts[topic.name] > 1:
                 replies.append((topic.name, Outcome(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
                 continue
-            added = self._grow(image, topic, self._facts.change_records_max - count, mutations)
+            added = self._grow(image, topic, self.facts.change_records_max - count, mutations)
             if isinstance(added, Outcome):
                 replies.append((topic.name, added))
             else:
@@ -295,10 +295,10 @@ class TopicController:
         if problem is None and added > room:
             problem = Outcome(
                 ErrorCode.POLICY_VIOLATION,
-                f"The request needs more than the {self._facts.change_records_max} metadata records it may have",
+                f"The request needs more than the {self.facts.change_records_max} metadata records it may have",
             )
         for replicas in wanted.assignments or ():
-            problem = problem or replicas_problem(replicas, self._facts.brokers)
+            problem = problem or replicas_problem(replicas, self.facts.brokers)
         if problem is None and mutations is not None and not mutations(added):
             problem = OVER_QUOTA
         if problem is not None:

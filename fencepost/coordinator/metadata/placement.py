@@ -1,11 +1,11 @@
-"""Who leads what when the number of cores has changed between two starts. Pure.
+"""Who leads what when the number of cores changes, between two starts or while they run. Pure.
 
 The metadata says which brokers there were at the last start, and who leads what. From these and the node ids of today
 every process computes the same, also after a crash in between.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 
 from fencepost.coordinator.metadata.image import MetadataImage, TopicImage
 from fencepost.coordinator.metadata.reassignments import assigned
@@ -14,15 +14,17 @@ from fencepost.protocol.metadata_record_types import UnregisterBrokerRecord
 from fencepost.protocol.topics import TopicPartition
 
 
-def new_leaders(image: MetadataImage, node_ids: Sequence[int]) -> dict[TopicPartition, int]:
+def new_leaders(
+    image: MetadataImage, node_ids: Sequence[int], known: Collection[int] | None = None
+) -> dict[TopicPartition, int]:
     """The partitions whose leader changes, with the new one; none if the brokers are those of the last start.
 
     Partitions of brokers that are gone go to the others. If there are more brokers than before, each topic is spread
-    over all of them, and no more partitions are moved than that needs. A single broker leads all.
+    over all of them, and no more partitions are moved than that needs. A single broker leads all. `known` are the
+    brokers before; None: those of the metadata.
     """
     moved: dict[TopicPartition, int] = {}
-    known = {one.leader for topic in image.topics_by_name.values() for one in topic.assignment} | image.brokers.keys()
-    spread = not known >= set(node_ids)
+    spread = not set(_leaders(image) | image.brokers.keys() if known is None else known) >= set(node_ids)
     totals = Counter(dict.fromkeys(node_ids, 0))
     for name in sorted(image.topics_by_name):
         topic = image.topics_by_name[name]
@@ -66,11 +68,6 @@ def placement_records(
 
     Moves that were under way to these brokers are given up.
     """
-    gone = [
-        UnregisterBrokerRecord(node, record.broker_epoch)
-        for node, record in image.brokers.items()
-        if node not in node_ids
-    ]
     partitions = {
         TopicPartition(topic.name, number): (topic.topic_id, one)
         for topic in image.topics_by_name.values()
@@ -83,4 +80,32 @@ def placement_records(
         for tp, (topic_id, one) in partitions.items()
         if tp not in moved and not set(one.adding_replicas) <= set(node_ids)
     ]
-    return [*changes, *given_up, *gone]
+    return [*changes, *given_up, *_unregistered(image, node_ids)]
+
+
+def resizing_records(image: MetadataImage, before: Collection[int], node_ids: Sequence[int]) -> list[MetadataEntry]:
+    """The same for brokers that run: moves to these brokers begin, and those to others are given up (KIP-455).
+
+    `before` are the brokers that partitions were placed on. While there are no more than these, moves that are under
+    way go on. Brokers that are gone are unregistered as soon as they lead nothing.
+    """
+    moved, ids = new_leaders(image, node_ids, before), set(node_ids)
+    changes: list[MetadataEntry] = []
+    for topic in image.topics_by_name.values():
+        for number, now in enumerate(topic.assignment):
+            leader = moved.get(TopicPartition(topic.name, number), now.leader)
+            target = now.adding_replicas[0] if now.adding_replicas else now.leader
+            goes_on = now.adding_replicas and ids.issuperset(now.adding_replicas) and ids <= set(before)
+            if leader != target and not goes_on:
+                changes.append(assigned(number, topic.topic_id, now, (leader,)))
+    return [*changes, *_unregistered(image, ids | _leaders(image))]
+
+
+def _leaders(image: MetadataImage) -> set[int]:
+    return {one.leader for topic in image.topics_by_name.values() for one in topic.assignment}
+
+
+def _unregistered(image: MetadataImage, stay: Container[int]) -> list[UnregisterBrokerRecord]:
+    return [
+        UnregisterBrokerRecord(node, record.broker_epoch) for node, record in image.brokers.items() if node not in stay
+    ]

@@ -1,7 +1,7 @@
 """The cluster's metadata in its log: replayed at start, changed by decisions, published once whole and durable."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -26,7 +26,6 @@ from fencepost.coordinator.metadata.edits import AppliedEdits, ClusterEdit, Edit
 from fencepost.coordinator.metadata.features import SUPPORTED, FeatureView, loses_transactions, update_features
 from fencepost.coordinator.metadata.image import METADATA_VERSION, Acl, MetadataImage, QuotaEntity
 from fencepost.coordinator.metadata.journal import ChangeRefused, MetadataJournal
-from fencepost.coordinator.metadata.placement import new_leaders, placement_records
 from fencepost.coordinator.metadata.ports import (
     Bounds,
     ClusterFacts,
@@ -145,24 +144,9 @@ class MetadataService:
         await self.journal.settle()
         return epoch
 
-    async def register_all(self, registrations: Mapping[int, Registration]) -> None:
-        """At the start of several brokers, register them by node id, and no others, in one transaction.
-
-        It also has the new leaders of partitions (`new_leaders`), if the brokers are others than at the last start.
-        Raises LogWriteFailed.
-        """
-        await self.journal.wait_writable()
-        image, node_ids = self.journal.newest, sorted(registrations)
-        epoch = self.journal.next_record_offset + self.journal.has_transactions  # behind the record that begins it
-        records: list[MetadataEntry] = [
-            registration_record(replace(self.facts, node_id=node), registrations[node], epoch + number)
-            for number, node in enumerate(node_ids)
-        ]
-        records += placement_records(image, node_ids, new_leaders(image, node_ids))
-        observer, self.observer = self.observer, None
-        await self.journal.write(records, "register brokers")
-        await self.journal.settle()
-        self.observer = observer
+    def place_on(self, node_ids: Sequence[int]) -> None:
+        """Place partitions on these brokers from now on."""
+        self.facts = self._topics.facts = replace(self.facts, node_ids=tuple(node_ids))
 
     async def follow(self) -> None:
         """As a standby, read and publish the controller's new records. Raises as `start`."""

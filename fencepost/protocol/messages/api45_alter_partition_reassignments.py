@@ -1,7 +1,8 @@
 """AlterPartitionReassignments (45): begin or cancel moves of replicas (KIP-455).
 
 v1 lets the client forbid a change of the replication factor (KIP-860). With the tags `topic_id` and `partition_epoch`
-(a fencepost extension) the leader of a partition reports that it has handed it over.
+(fencepost extensions) the leader of a partition reports that it has handed it over. The tag `cores` asks for another
+number of cores, and for the moves that this needs.
 """
 
 from fencepost.protocol.api_keys import ApiKey
@@ -26,6 +27,7 @@ class AlterPartitionReassignmentsRequest(
     timeout_ms: Int32 = 60000
     allow_replication_factor_change: Bool = since(1, default=True)
     topics: list[ReassignableTopic] = []
+    cores: Int32 = since(0, tag=1000, default=-1)
 
 
 class ReassignablePartitionResponse(Value):

@@ -1,13 +1,15 @@
 """Who leads what when the number of cores has changed: generated topics and numbers of cores."""
 
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, TopicImage
 from fencepost.coordinator.metadata.image_fold import changed_partition
-from fencepost.coordinator.metadata.placement import new_leaders, placement_records
+from fencepost.coordinator.metadata.placement import new_leaders, placement_records, resizing_records
+from fencepost.protocol.metadata_entries import MetadataEntry
 from fencepost.protocol.metadata_record_types import (
     PartitionChangeRecord,
     RegisterBrokerRecord,
@@ -16,6 +18,7 @@ from fencepost.protocol.metadata_record_types import (
 from fencepost.protocol.topics import TopicPartition
 
 CORES = st.integers(1, 6)
+NO_CHANGE = -2
 LEADERS = st.dictionaries(st.text("abc", min_size=1), st.lists(st.integers(0, 5), min_size=1, max_size=20), max_size=8)
 
 
@@ -118,3 +121,75 @@ def test_a_new_leader_raises_the_leader_epoch_and_gone_brokers_are_unregistered(
     after = changed_partition(before, change)
     assert (after.leader, after.replicas, after.isr) == (1, (1,), (1,))
     assert after.leader_epoch == before.leader_epoch + 1
+
+
+def with_moves(image: MetadataImage, targets: list[int]) -> MetadataImage:
+    """Moves are under way: of the partition with each number, in all topics, to the target at this place."""
+    by_name = {
+        name: replace(
+            topic,
+            assignment=tuple(
+                one
+                if number >= len(targets) or targets[number] == one.leader
+                else one._replace(replicas=(targets[number], one.leader), adding_replicas=(targets[number],))
+                for number, one in enumerate(topic.assignment)
+            ),
+        )
+        for name, topic in image.topics_by_name.items()
+    }
+    return replace(image, topics_by_name=by_name, topics_by_id={one.topic_id: one for one in by_name.values()})
+
+
+def changed(image: MetadataImage, records: list[MetadataEntry]) -> MetadataImage:
+    """The image with these records; moves end at once."""
+    by_id = dict(image.topics_by_id)
+    gone = {one.broker_id for one in records if isinstance(one, UnregisterBrokerRecord)}
+    for record in records:
+        if isinstance(record, PartitionChangeRecord):
+            topic = by_id[record.topic_id]
+            parts = list(topic.assignment)
+            parts[record.partition_id] = changed_partition(parts[record.partition_id], record)
+            by_id[record.topic_id] = replace(topic, assignment=tuple(parts))
+    for key, topic in by_id.items():
+        ended = tuple(
+            PartitionImage(one.adding_replicas, one.adding_replicas, leader=one.adding_replicas[0])
+            if one.adding_replicas
+            else one
+            for one in topic.assignment
+        )
+        by_id[key] = replace(topic, assignment=ended)
+    brokers = {node: one for node, one in image.brokers.items() if node not in gone}
+    return replace(image, topics_by_id=by_id, topics_by_name={one.name: one for one in by_id.values()}, brokers=brokers)
+
+
+@given(LEADERS, CORES, CORES, st.lists(st.integers(0, 5), max_size=20))
+def test_a_change_while_they_run_ends_with_the_cores_that_are_wanted(
+    topics: dict[str, list[int]], before: int, after: int, targets: list[int]
+) -> None:
+    """KIP-455, KIP-866: moves begin and the leaders stay; a core that leads nothing any more is unregistered."""
+    image = with_moves(image_of(topics, before), [one % before for one in targets])
+    first = resizing_records(image, range(before), range(after))
+    leaders = {one.leader for topic in image.topics_by_name.values() for one in topic.assignment}
+    assert not leaders & {one.broker_id for one in first if isinstance(one, UnregisterBrokerRecord)}
+    assert {one.leader for one in first if isinstance(one, PartitionChangeRecord)} <= {NO_CHANGE}
+    image = changed(image, first)
+    assert all(one.leader < after for topic in image.topics_by_name.values() for one in topic.assignment)
+    second = resizing_records(image, range(after), range(after))
+    assert all(isinstance(one, UnregisterBrokerRecord) for one in second)
+    assert changed(image, second).brokers.keys() == set(range(min(before, after)))
+    if after > before:
+        for topic in image.topics_by_name.values():
+            led = Counter(dict.fromkeys(range(after), 0)) + Counter(one.leader for one in topic.assignment)
+            assert max(led[core] for core in range(after)) - min(led[core] for core in range(after)) <= 1
+
+
+@given(LEADERS, CORES, CORES)
+def test_it_moves_what_a_start_would_move(topics: dict[str, list[int]], before: int, after: int) -> None:
+    image = image_of(topics, before)
+    records = resizing_records(image, range(before), range(after))
+    found = {
+        TopicPartition(image.topics_by_id[one.topic_id].name, one.partition_id): one.adding_replicas
+        for one in records
+        if isinstance(one, PartitionChangeRecord)
+    }
+    assert found == {tp: (leader,) for tp, leader in new_leaders(image, range(after)).items()}

@@ -2,11 +2,13 @@
 
 import fcntl
 import os
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import trio
 
 from fencepost.broker.config.broker_config import BrokerConfig, load_config
 from fencepost.broker.cores.layout import Layout, next_start, prepared, read_start
@@ -61,16 +63,16 @@ def test_free_ports_are_chosen_before_the_start(tmp_path: Path) -> None:
 
 
 def test_clients_reach_the_other_cores_at_their_advertised_addresses(layout: Layout) -> None:
-    assert {number: str(peer.listeners["PLAINTEXT"]) for number, peer in layout.peers_of(7).items()} == {
-        8: "example.com:19093",
-        9: "example.com:19094",
-    }
+    assert [str(layout.peer(number).listeners["PLAINTEXT"]) for number in (8, 9)] == [
+        "example.com:19093",
+        "example.com:19094",
+    ]
 
 
 def test_without_an_advertised_address_clients_reach_them_at_the_host_they_connected_to(tmp_path: Path) -> None:
     """As one broker does that listens on every interface: the host is that of the client's connection."""
     layout = prepared(config_in(tmp_path, listeners=["PLAINTEXT://0.0.0.0:9092"]), 2)
-    assert layout.peers_of(7)[8].listeners == {"PLAINTEXT": ("", 9093)}
+    assert layout.peer(8).listeners == {"PLAINTEXT": ("", 9093)}
     layout.close()
 
 
@@ -123,3 +125,61 @@ def test_every_core_needs_a_port(tmp_path: Path, setting: str) -> None:
     settings = {"listeners": ["PLAINTEXT://127.0.0.1:0"], setting: ["PLAINTEXT://127.0.0.1:65534"]}
     with pytest.raises(ValueError, match=r"core 2 would have the port 65536.*at most 65533"):
         prepared(config_in(tmp_path, **settings), 3)
+
+
+def test_a_layout_grows_and_keeps_what_it_has(layout: Layout, tmp_path: Path) -> None:
+    """Processes that began before know a new core by its number: its ports, directory and sockets."""
+    known = [(one.node_id, layout.unix_address(one.node_id)) for one in layout.configs]
+    more = layout.grown(5)
+    assert more.configs[:3] == layout.configs
+    assert more.sockets[:3] == layout.sockets
+    assert more.configs[4].listeners == layout.config(11).listeners == ("PLAINTEXT://127.0.0.1:9096",)
+    assert (tmp_path / "data" / "cores" / "4").is_dir()
+    assert more.sockets[4].getsockname() == layout.unix_address(11).encode()
+    assert [(one.node_id, more.unix_address(one.node_id)) for one in layout.configs] == known
+    assert more.grown(2).sockets == more.grown(5).sockets == more.sockets
+    more.close()
+
+
+def test_more_run_until_the_metadata_has_fewer(layout: Layout) -> None:
+    """Partitions are placed only on cores that are registered and stay."""
+    found = []
+    for wanted, registered in ((3, 3), (5, 3), (5, 5), (2, 5), (2, 2)):
+        layout.tell_cores(wanted=wanted, registered=registered)
+        found.append((layout.cores, layout.node_ids))
+    assert found == [
+        (3, (7, 8, 9)),
+        (5, (7, 8, 9)),
+        (5, (7, 8, 9, 10, 11)),
+        (5, (7, 8)),
+        (2, (7, 8)),
+    ]
+
+
+def test_ports_that_further_cores_need(tmp_path: Path) -> None:
+    """Those of a core that is just stopping do not count: it may begin again with them."""
+    layout = prepared(config_in(tmp_path, listeners=["PLAINTEXT://127.0.0.1:0"]), 3)
+    port = layout.configs[0].client_listeners[0].port
+    layout.tell_cores(wanted=2, registered=2)
+    with socket.create_server(("127.0.0.1", port + 2)):
+        with pytest.raises(OSError, match=f"core 2 would need port {port + 2}, and cannot listen there: "):
+            layout.need_ports(3)
+        layout.tell_running(3)
+        layout.need_ports(3)
+    cores = 65_537 - port
+    with pytest.raises(ValueError, match=f"core {cores - 1} would have the port 65536, and 65535 is the highest"):
+        layout.need_ports(cores)
+    layout.close()
+
+
+async def test_a_core_that_began_later_is_woken(layout: Layout) -> None:
+    """Core 0 has not inherited its socket."""
+    more = layout.grown(4)
+    layout.tell_cores(wanted=4)
+    layout.tell_metadata_end(7)
+    with trio.fail_after(10):
+        await more.metadata_written(3)
+    assert more.metadata_end == 7
+    layout.tell_cores(wanted=5)
+    layout.tell_metadata_end(8)  # core 4 has no socket yet
+    more.close()

@@ -77,7 +77,7 @@ async def other_core(socket_path: str, reasons: dict[str, str], nursery: trio.Nu
 @pytest.mark.trio
 async def test_the_core_that_is_asked_asks_the_others(socket_path: str, nursery: trio.Nursery) -> None:
     await other_core(socket_path, {"log_offline": "1 partition"}, nursery)
-    both = AllPages(0, pages(ONE, {}), {1: socket_path}).pages
+    both = AllPages(0, pages(ONE, {}), lambda: {1: socket_path}).pages
     status, kind, body = await both[b"/metrics"]()
     assert (status, kind) == (HTTPStatus.OK, "text/plain")
     assert b'led{core="1"} 5.0' in body
@@ -88,6 +88,6 @@ async def test_the_core_that_is_asked_asks_the_others(socket_path: str, nursery:
 
 @pytest.mark.trio
 async def test_ready_names_the_core_that_is_missing(socket_path: str) -> None:
-    status, _, body = await AllPages(0, pages(ONE, {}), {1: socket_path}).pages[b"/ready"]()
+    status, _, body = await AllPages(0, pages(ONE, {}), lambda: {1: socket_path}).pages[b"/ready"]()
     assert status is HTTPStatus.SERVICE_UNAVAILABLE
     assert list(json.loads(body)["reasons"]) == ["core_1"]

@@ -1,11 +1,11 @@
 """When the supervisor starts a core again, and when it ends."""
 
+import dataclasses
 import logging
 import os
 import signal
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,17 +15,33 @@ from fencepost.broker.cores.supervisor import Supervisor
 
 
 def layout_in(directory: Path, cores: int) -> Any:
-    """A layout without sockets: the cores of these tests serve nothing."""
-    import dataclasses
+    """A layout without sockets: the cores of these tests serve nothing. The file `cores` may have another number."""
 
     @dataclasses.dataclass(frozen=True)
     class Plain:
         root: Path
-        configs: tuple[object, ...]
+        first: int
         start: int = 0
         alive_fd: int = -1
+        supervisor_fd: int = -1
 
-    return Plain(directory, (SimpleNamespace(),) * cores)
+        @property
+        def cores(self) -> int:
+            path = self.root / "cores"
+            return int(path.read_text()) if path.exists() else self.first
+
+        def grown(self, cores: int) -> "Plain":
+            return self
+
+        def tell_running(self, cores: int) -> None:
+            assert cores >= self.cores
+
+        def tell_cores(self, cores: int) -> None:
+            (self.root / "new").write_text(str(cores))
+            (self.root / "new").replace(self.root / "cores")
+            os.write(self.supervisor_fd, b"1")
+
+    return Plain(directory, cores)
 
 
 def run(directory: Path, serve: Any, cores: int = 2, *, stops: bool = False) -> tuple[int, list[str]]:
@@ -228,3 +244,31 @@ def test_a_core_that_fails_says_why(tmp_path: Path) -> None:
 
     assert run(tmp_path, serve) == (1, [])
     assert "no such place" in said.read_text()
+
+
+def test_the_number_of_cores_changes_while_they_run(tmp_path: Path) -> None:
+    """New cores start, those that are too many are stopped and do not start again; each change is reported."""
+
+    def starts() -> list[int]:
+        paths = [tmp_path / f"core-{number}" for number in range(4)]
+        return [len(path.read_text()) if path.exists() else 0 for path in paths]
+
+    def serve(layout: Any, number: int, pipe: int) -> int:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+        with (tmp_path / f"core-{number}").open("a") as file:
+            file.write("1")
+        os.write(pipe, b"1")
+        for count, expected in ((4, [1, 1, 1, 1]), (2, [1, 1, 1, 1]), (3, [1, 1, 2, 1])) if not number else ():
+            layout.tell_cores(count)
+            children = Path(f"/proc/{os.getppid()}/task/{os.getppid()}/children")
+            while starts() != expected or len(children.read_text().split()) != count:
+                time.sleep(0.01)
+        if not number:
+            os.kill(os.getppid(), signal.SIGTERM)
+        while True:
+            signal.pause()
+
+    code, said = run(tmp_path, serve)
+    assert code == 0
+    assert set(said) == {"without-[]"}
+    assert starts() == [1, 1, 2, 1]
