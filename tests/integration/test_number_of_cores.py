@@ -7,10 +7,12 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from fencepost.broker.log.storage.lock import DirectoryInUse, all_locked
 from fencepost.broker.log.verify.report import Report
 from fencepost.broker.metadata.reader import MetadataReader
 from fencepost.broker.verification import verify
@@ -21,6 +23,7 @@ from fencepost.protocol.topics import TopicPartition
 from fencepost.sync import Client
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.consecutive_ports import reserve_consecutive
+from tests.kit.waiting import until
 
 LONG = "long-" + "n" * 240
 ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "5"))
@@ -186,6 +189,15 @@ def test_one_three_two_one(broker: BrokerProcess, unclean: bool) -> None:
     story.verify()
 
 
+def is_free(data: Path) -> bool:
+    """Whether no process has a lock in the data directory."""
+    try:
+        with all_locked(data, shared=True):
+            return True
+    except DirectoryInUse:
+        return False
+
+
 def test_starts_that_are_killed_lose_nothing(broker: BrokerProcess) -> None:
     """kill -9 of all processes at any moment of a start, each time with another number of cores."""
     chance = random.Random("cores")
@@ -202,6 +214,7 @@ def test_starts_that_are_killed_lose_nothing(broker: BrokerProcess) -> None:
         time.sleep(chance.uniform(0.5, LONGEST_START_SECONDS))
         os.killpg(started.pid, signal.SIGKILL)
         started.wait()
+        until(partial(is_free, broker.data_dir), seconds=300)  # a killed thread may still wait for the disk
     broker.cores = 3
     broker.start()
     story.check()

@@ -149,7 +149,7 @@ def test_what_cannot_be_is_refused(cores: Cores, tmp_path: Path) -> None:
     assert problem is not None
     assert problem.startswith(f"core 2 would need port {port}, and cannot listen there: ")
     assert problem.endswith("; free this port, or name fewer cores")
-    assert "would need port 65536: the highest is 65535" in str(ask_for(cores, 65_537 - cores.broker.port))
+    assert "would have the port 65536, and 65535 is the highest" in str(ask_for(cores, 65_537 - cores.broker.port))
     assert ask_for(cores, 0) == "0 cores cannot serve: at least 1 is needed"
     with BrokerProcess(tmp_path / "one", data_dir=tmp_path / "one", cores=1) as one:
         assert "start it with --cores 3" in str(ask_for(Cores(one), 3))
