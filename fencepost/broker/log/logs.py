@@ -229,11 +229,8 @@ class LogManager:
         return sum(size for name, size in sizes.items() if name.endswith(LOG_SUFFIX))
 
     def expect(self, exists: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
-        """The partitions that exist, have a recovery point and no directory: to open one raises CorruptLogFile.
-        The recovery points of others belong to deleted topics, and `kept.purge` drops them.
-        """
-        lost = sorted(tp for tp in self.kept.without_log if exists(tp))
-        for tp in lost:
+        """Note the partitions as lost that exist, and have a recovery point and no directory; `purge` drops the rest."""
+        for tp in (lost := sorted(filter(exists, self.kept.without_log))):
             self.note_lost(tp)
         return lost
 
