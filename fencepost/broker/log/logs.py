@@ -229,7 +229,7 @@ class LogManager:
         return sum(size for name, size in sizes.items() if name.endswith(LOG_SUFFIX))
 
     def expect(self, exists: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
-        """Note the partitions as lost that exist, and have a recovery point and no directory; `purge` drops the rest."""
+        """Note those as lost that exist, and have a recovery point and no directory; `kept.purge` drops the rest."""
         for tp in (lost := sorted(filter(exists, self.kept.without_log))):
             self.note_lost(tp)
         return lost
