@@ -21,6 +21,8 @@ _ENGINE = os.environ.get("FENCEPOST_ENGINE", "files")
 ON_CLUSTER = _ENGINE == "cluster"
 CORES = int(_ENGINE.partition(":")[2] or 3) if _ENGINE.startswith("cores") else 1
 """The cores of each broker."""
+WITHOUT_ENGINE = {"FENCEPOST_ENGINE": None}
+"""The environment of commands in the process of a test, which would take the variable for a setting of the broker."""
 LEASE_MS = 1500
 """A broker that was killed joins again only when its lease has ended."""
 

@@ -19,6 +19,7 @@ from fencepost.spark_pipelines.auditing.picture import html
 from tests.architecture.project_files import ROOT
 from tests.kit.cluster_processes import ClusterProcesses
 from tests.kit.postgres_server import PostgresServer, postgres_or_skip
+from tests.kit.stores import WITHOUT_ENGINE
 from tests.kit.waiting import until
 from tests.spark.store_audits import (
     MERGING,
@@ -58,7 +59,7 @@ def cluster(server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) ->
 
 def command(cluster: ClusterProcesses, *words: str) -> Result:
     where = ["--store", cluster.store, "--objects", f"file://{cluster.objects}", "--local"]
-    return CliRunner().invoke(cli, ["spark", "audit", *where, *words])
+    return CliRunner(env=WITHOUT_ENGINE).invoke(cli, ["spark", "audit", *where, *words])
 
 
 def test_sound_stores_have_no_fault_and_every_record_is_counted(cluster: ClusterProcesses, tmp_path: Path) -> None:
@@ -251,7 +252,7 @@ def test_the_command_of_the_guide(cluster: ClusterProcesses, tmp_path: Path) -> 
         ("s3://bucket/prefix", f"file://{cluster.objects}"),
     ):
         written = written.replace(shown, here)
-    done = CliRunner().invoke(cli, [*shlex.split(written)[1:], "--local"])
+    done = CliRunner(env=WITHOUT_ENGINE).invoke(cli, [*shlex.split(written)[1:], "--local"])
     assert (done.exit_code, "Exactly once" in done.output) == (0, True), done.output
     assert (tmp_path / "audit.html").exists()
 
@@ -265,5 +266,5 @@ def test_wrong_words_are_explained(cluster: ClusterProcesses, tmp_path: Path) ->
         ([*where, "nothing"], 1, "there is no topic nothing in PostgreSQL"),
         (["--store", "postgresql://nobody@127.0.0.1:1/none", *where[2:], "--timeout", "0.5"], 1, "PostgreSQL at 127"),
     ):
-        done = CliRunner().invoke(cli, [*base, *words])
+        done = CliRunner(env=WITHOUT_ENGINE).invoke(cli, [*base, *words])
         assert (done.exit_code, text in done.output) == (code, True), done.output

@@ -21,6 +21,7 @@ from fencepost.spark_pipelines.compacting import Outcome, compact
 from tests.architecture.project_files import ROOT
 from tests.kit.cluster_processes import ClusterProcesses
 from tests.kit.postgres_server import PostgresServer, postgres_or_skip
+from tests.kit.stores import WITHOUT_ENGINE
 from tests.kit.waiting import until
 from tests.spark.source_world import Topic, World
 from tests.spark.store_audits import COMPACTED, TOPIC, audited, faults, kinds, part, settings, sql
@@ -94,7 +95,7 @@ def merged(cluster: ClusterProcesses, count: int) -> None:
 
 def command(cluster: ClusterProcesses, *words: str) -> Result:
     where = ["--store", cluster.store, "--objects", f"file://{cluster.objects}"]
-    return CliRunner().invoke(cli, ["spark", "compact", TOPIC, *where, *words])
+    return CliRunner(env=WITHOUT_ENGINE).invoke(cli, ["spark", "compact", TOPIC, *where, *words])
 
 
 @pytest.mark.spark
@@ -177,7 +178,7 @@ def test_the_command_of_the_guide(cluster: ClusterProcesses) -> None:
         ("prices", TOPIC),
     ):
         written = written.replace(shown, here)
-    done = CliRunner().invoke(cli, [*shlex.split(written)[1:], "--local", "--newest"])
+    done = CliRunner(env=WITHOUT_ENGINE).invoke(cli, [*shlex.split(written)[1:], "--local", "--newest"])
     assert (done.exit_code, "committed" in done.output) == (0, True), done.output
     again = command(cluster, "--local", "--newest")
     assert (again.exit_code, "nothing to compact" in again.output) == (0, True), again.output

@@ -11,6 +11,7 @@ next start has a number of its own.
 
 import logging
 import math
+import os
 
 import trio
 
@@ -22,6 +23,8 @@ from fencepost.coordinator.metadata.several_brokers import resize
 from fencepost.coordinator.ports import LogWriteFailed
 
 RETRY_SECONDS = 0.1
+MOST_PER_PROCESSOR, LEAST_MOST = 2, 16
+"""A request may not have more processes started: without an authorizer, everybody may send it."""
 PAUSE_SECONDS = 5.0
 """Until the next try, if the metadata cannot be changed."""
 
@@ -42,6 +45,11 @@ class NumberOfCores:
         layout = self._layout
         if count < 1:
             return f"{count} cores cannot serve: at least 1 is needed"
+        most = max(LEAST_MOST, MOST_PER_PROCESSOR * (os.cpu_count() or 1), layout.registered)
+        if count > most:
+            return (
+                f"{count} cores are more than the {most} that a request may ask for: start with --cores {count}"
+            )
         try:
             await trio.to_thread.run_sync(layout.need_ports, count)
         except (OSError, ValueError) as error:
