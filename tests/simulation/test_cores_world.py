@@ -30,7 +30,7 @@ def test_no_rule_is_broken_in_any_of_these_worlds() -> None:
 @pytest.mark.parametrize(
     ("spoilt", "first", "finding"),
     [
-        ("markers-before-the-decision", 33, "its coordinator by"),
+        ("markers-before-the-decision", 56, "its coordinator by"),
         ("epoch-stays", 7, "that was not committed are delivered"),
         ("old-coordinators-write", 7, "that was not committed are delivered"),
         ("any-epoch-ends", 3, "is not there completely"),

@@ -47,9 +47,7 @@ class NumberOfCores:
             return f"{count} cores cannot serve: at least 1 is needed"
         most = max(LEAST_MOST, MOST_PER_PROCESSOR * (os.cpu_count() or 1), layout.registered)
         if count > most:
-            return (
-                f"{count} cores are more than the {most} that a request may ask for: start with --cores {count}"
-            )
+            return f"{count} cores are more than the {most} that a request may ask for: start with --cores {count}"
         try:
             await trio.to_thread.run_sync(layout.need_ports, count)
         except (OSError, ValueError) as error:
