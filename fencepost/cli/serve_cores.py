@@ -146,6 +146,8 @@ def _arrange(config: "BrokerConfig", cores: int, run_broker: RunBroker) -> bool:
     """Move partitions to the cores that will lead them. Returns False if that was interrupted. Raises as `arrange`."""
     from fencepost.broker.cores.arranging import arrange
     from fencepost.broker.cores.layout import prepared
+    from fencepost.broker.log.storage.layout import CORES_DIRECTORY
+    from fencepost.broker.log.storage.lock import hold_cores
 
     quiet = dataclasses.replace(config, metrics_listen=None, console_listen=None, schema_registry_listen=None)
 
@@ -166,6 +168,9 @@ def _arrange(config: "BrokerConfig", cores: int, run_broker: RunBroker) -> bool:
             layout.close()
         return finished
 
+    assert config.data_directory is not None, "cores have files"
+    if (config.data_directory / CORES_DIRECTORY).is_dir():
+        hold_cores(config.data_directory).close()
     return arrange(config, cores, finish)
 
 

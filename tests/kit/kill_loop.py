@@ -105,7 +105,7 @@ class KillLoop(Run):
 
     def _verify(self, when: str) -> None:
         data = self.work_dir / "data"
-        for directory in (data, *data.glob("cores/*")):
+        for directory in (data, *data.glob("cores/[0-9]*")):
             command = [sys.executable, "-m", "fencepost", "verify", str(directory)]
             run = subprocess.run(command, capture_output=True, text=True, check=False)
             said = f"fencepost verify: {run.stdout[-2000:]}{run.stderr[-500:]}"

@@ -12,12 +12,14 @@ import tempfile
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import trio
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.listeners import EVERY_INTERFACE, PORT_MAX, Listener
 from fencepost.broker.log.storage.layout import CORE_STARTS, CORES_DIRECTORY
+from fencepost.broker.log.storage.lock import hold_cores
 from fencepost.broker.metadata.identity import CORES_VERSION, COUNT_SETTINGS, check_format, cluster_id_of, set_format
 from fencepost.broker.metadata.reader import MetadataReader, NoMetadataLog
 from fencepost.broker.network.context import Endpoint
@@ -47,6 +49,8 @@ class Layout:
     """On which every core serves the pages of all of them."""
     shared: mmap.mmap
     """Memory of all cores."""
+    held: BinaryIO | None = None
+    """The lock of `hold_cores`, which all processes inherit."""
     sockets: tuple[socket.socket, ...] = ()
     """On which each core listens for the others: they outlive its processes."""
     page_sockets: tuple[socket.socket, ...] = ()
@@ -139,6 +143,8 @@ class Layout:
     def close(self) -> None:
         for one in (*self.sockets, *self.page_sockets, *self.wakes, *filter(None, [self.pages_socket])):
             one.close()
+        if self.held is not None:
+            self.held.close()
         self.shared.close()
 
     def _get(self, place: int) -> int:
@@ -207,7 +213,10 @@ def read_start(root: Path) -> int:
 
 
 def prepared(config: BrokerConfig, cores: int) -> Layout:
-    """The layout of the cores, whose directories are made. Raises WrongDirectory, ValueError and OSError."""
+    """The layout of the cores, whose directories are made.
+
+    Raises WrongDirectory, DirectoryInUse, ValueError and OSError.
+    """
     directory = config.data_directory
     assert directory is not None, "cores have files"
     directory.mkdir(parents=True, exist_ok=True)
@@ -217,8 +226,9 @@ def prepared(config: BrokerConfig, cores: int) -> Layout:
         set_format(directory, CORES_VERSION)
     first = _of_core_0(_as_made(config, directory), cores, cluster_id)
     pages = _pages_socket(config.metrics_listen)
+    held = hold_cores(directory)
     made = Layout(
-        (first,), secrets.token_bytes(SECRET_BYTES), socket_names(), pages, mmap.mmap(-1, mmap.PAGESIZE)
+        (first,), secrets.token_bytes(SECRET_BYTES), socket_names(), pages, mmap.mmap(-1, mmap.PAGESIZE), held
     ).grown(cores)
     made.tell_cores(wanted=cores, registered=cores)
     return made

@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from urllib.error import HTTPError
@@ -73,14 +74,21 @@ def test_cores_serve_while_the_controller_is_frozen(start: StartCores) -> None:
 
 
 def test_the_cores_end_with_their_supervisor(start: StartCores) -> None:
-    """Else they would keep the ports and the directories from the next start."""
-    cores = start()
-    pids = [cores.broker.core_pid(number) for number in cores.numbers]
-    os.kill(cores.broker.pid, signal.SIGKILL)
-    until(lambda: all(state_of(pid or 0) in ("", "Z") for pid in pids), seconds=20)
-    cores.broker.wait()
-    cores.broker.start()
-    assert cores.broker.log().count("unclean shutdown") == 0
+    """Else they would keep the ports and the directories from the next start, which waits for their end."""
+    cores = start(metrics_listen="127.0.0.1:0")
+    broker = cores.broker
+    broker.settings["metrics.listen"] = broker.facts["metrics"]
+    pids = [broker.core_pid(number) for number in cores.numbers]
+    broker.signal_core(2, signal.SIGSTOP)
+    os.kill(broker.pid, signal.SIGKILL)
+    broker.wait()
+    with ThreadPoolExecutor(1) as pool:
+        started = pool.submit(broker.start)
+        until(lambda: "the cores of another broker use" in broker.log())
+        os.kill(pids[2] or 0, signal.SIGCONT)
+        started.result()
+    assert all(state_of(pid or 0) in ("", "Z") for pid in pids)
+    assert broker.log().count("unclean shutdown") == 0
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.03, 0.12, 0.25, 0.3, 0.35, 0.5])

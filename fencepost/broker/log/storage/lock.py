@@ -1,15 +1,23 @@
 """A data directory belongs to one process at a time."""
 
 import errno
+import logging
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
-from fencepost.broker.log.storage.layout import core_directories
+from fencepost.broker.log.storage.layout import CORES_DIRECTORY, core_directories
 from fencepost.broker.log.storage.store import FlushFailed
 
 LOCK_FILE = ".lock"
+RELEASE_SECONDS = 15.0
+"""How long a start waits for the cores of one whose supervisor was killed: they are stopping."""
+_RETRY_SECONDS = 0.1
+
+logger = logging.getLogger(__name__)
 
 
 class DirectoryInUse(Exception):
@@ -48,6 +56,32 @@ def all_locked(root: Path, *, shared: bool) -> Iterator[None]:
         for fd in held:
             if fd is not None:
                 os.close(fd)
+
+
+def hold_cores(root: Path) -> BinaryIO:
+    """Wait until no core of an earlier start lives, and lock out later starts. Raises DirectoryInUse and OSError.
+
+    Forked processes inherit the lock. So the last of them gives it back when it has ended, and its ports are free, too.
+    """
+    import fcntl  # here: a broker in memory also runs where there is no such module
+
+    (root / CORES_DIRECTORY).mkdir(exist_ok=True)
+    held = (root / CORES_DIRECTORY / LOCK_FILE).open("ab")
+    deadline, waits = time.monotonic() + RELEASE_SECONDS, False
+    while True:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() >= deadline:
+                held.close()
+                raise DirectoryInUse(f"{root} is in use by the cores of another broker") from error
+        else:
+            return held
+        if not waits:
+            text = "the cores of another broker use %s: if they are stopping, this one starts then, within %.0f s"
+            logger.warning(text, root, RELEASE_SECONDS)
+        waits = True
+        time.sleep(_RETRY_SECONDS)
 
 
 def check_lock(directory: Path, fd: int) -> None:
