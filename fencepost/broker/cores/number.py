@@ -23,6 +23,7 @@ from fencepost.coordinator.metadata.several_brokers import resize
 from fencepost.coordinator.ports import LogWriteFailed
 
 RETRY_SECONDS = 0.1
+"""Between two looks at all partitions, and two tries to reach a new core."""
 MOST_PER_PROCESSOR, LEAST_MOST = 2, 16
 """A request may not have more processes started: without an authorizer, everybody may send it."""
 PAUSE_SECONDS = 5.0
@@ -38,7 +39,11 @@ class NumberOfCores:
         self._node = node
         self._layout = layout
         self._others = others
-        self._asked = trio.Event()
+        self._woken = trio.Event()
+
+    def wake(self) -> None:
+        """Partitions have moved, or were created or deleted: there may be more to do."""
+        self._woken.set()
 
     async def change(self, count: int) -> str | None:
         """Begin to change the number of cores, also while another change is under way. Returns why that cannot be."""
@@ -54,30 +59,32 @@ class NumberOfCores:
             return str(error)
         logger.info("the number of cores changes from %d to %d", layout.registered, count)
         layout.tell_cores(wanted=count)
-        self._asked.set()
+        self.wake()
         return None
 
     async def run(self) -> None:
         """Until cancelled. Raises OSError if the process must end."""
         while True:
-            self._asked = trio.Event()
+            self._woken = trio.Event()
             with trio.move_on_after(await self._go_on()):
-                await self._asked.wait()
+                await self._woken.wait()
+            await trio.sleep(RETRY_SECONDS)  # many partitions move in a row, and each look goes over all of them
 
     async def _go_on(self) -> float:
-        """Returns after how many seconds there is more to do, if nothing else is asked for until then."""
+        """Returns after how many seconds there is more to do, if nothing wakes it until then."""
         layout, metadata = self._layout, self._node.metadata
         wanted = layout.ids(layout.wanted)
         new = [one for one in wanted if one not in metadata.image.brokers]
         for one in new:
             if not await self._others.is_up(one):
-                return RETRY_SECONDS
+                return 0.0
         if metadata.image.brokers.keys() != set(wanted) or metadata.facts.brokers != wanted:
             try:
                 await resize(metadata, registrations(map(layout.config, new)), wanted)
             except LogWriteFailed as error:
                 logger.error("the number of cores cannot change to %d yet cause=%s", len(wanted), error)
                 return PAUSE_SECONDS
-        layout.tell_cores(registered=max(metadata.image.brokers) - self._node.config.node_id + 1)
-        is_done = metadata.image.brokers.keys() == set(layout.ids(layout.wanted))
-        return math.inf if is_done else RETRY_SECONDS
+        registered = max(metadata.image.brokers) - self._node.config.node_id + 1
+        if registered != layout.registered:
+            layout.tell_cores(registered=registered)
+        return math.inf

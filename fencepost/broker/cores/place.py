@@ -97,6 +97,8 @@ class Core(AmongPeers, Placed):
             self.peers = self._peers(self._node.metadata.image.brokers)
         elif isinstance(change, AssignmentChanged) and self._moves is not None:
             self._moves.assignment_changed(change.before, change.topic)
+        if self._number_of_cores is not None:
+            self._number_of_cores.wake()
 
     async def change_cores(self, count: int) -> str | None:
         assert self._number_of_cores is not None, "requests for it come to the controller"
