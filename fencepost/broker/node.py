@@ -56,13 +56,7 @@ from fencepost.broker.share.partitions import SharePartitions
 from fencepost.broker.transactions.hanging import HangingCheck
 from fencepost.broker.transactions.markers import Markers
 from fencepost.coordinator.group.service import GroupService
-from fencepost.coordinator.metadata.delta import (
-    AclsChanged,
-    Change,
-    PartitionsAdded,
-    TopicCreated,
-    TopicDeleted,
-)
+from fencepost.coordinator.metadata.delta import AclsChanged, Change, PartitionsAdded, TopicCreated, TopicDeleted
 from fencepost.coordinator.metadata.image import GROUP_VERSION, SHARE_VERSION
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.start_records import Registration

@@ -150,16 +150,23 @@ def test_a_topic_that_is_made_again_during_its_move_has_only_its_own_records(cor
 
 
 @contextmanager
-def handed_over(cores: Cores, tp: TopicPartition, source: int, target: int) -> Iterator[None]:
-    """A log is on its way, and core 0 frozen before it is asked to end the move; afterwards it ends."""
+def handed_over(cores: Cores, source: int, target: int) -> Iterator[tuple[str, TopicPartition]]:
+    """A group that committed offset 7, and its log on its way; core 0 is frozen before it is asked to end the move.
+
+    Afterwards the move ends.
+    """
     broker = cores.broker
+    cores.create("read", 1)
+    group = cores.name_at(source, GROUP)
+    tp = TopicPartition(GROUP_TOPIC, partition_for(group, INTERNAL[GROUP_TOPIC]))
+    assert commit(cores, source, group, 7) is ErrorCode.NONE
     broker.signal_core(source, SIGSTOP)
     assert reassign(cores, {tp: [target]}) == {tp: ErrorCode.NONE}
     broker.signal_core(0, SIGSTOP)
     try:
         broker.signal_core(source, SIGCONT)
         until(lambda: f"handed over partition={tp}" in broker.log())
-        yield
+        yield group, tp
     finally:
         broker.signal_core(0, SIGCONT)
     until(lambda: ongoing(cores), lambda found: not found)
@@ -168,11 +175,7 @@ def handed_over(cores: Cores, tp: TopicPartition, source: int, target: int) -> I
 def test_a_source_that_dies_after_the_hand_over_begins_no_second_log(cores: Cores) -> None:
     """Until the move has ended no core coordinates the groups (GroupCoordinatorService.onResignation)."""
     broker, source, target = cores.broker, 1, 2
-    cores.create("read", 1)
-    group = cores.name_at(source, GROUP)
-    tp = TopicPartition(GROUP_TOPIC, partition_for(group, INTERNAL[GROUP_TOPIC]))
-    assert commit(cores, source, group, 7) is ErrorCode.NONE
-    with handed_over(cores, tp, source, target):
+    with handed_over(cores, source, target) as (group, tp):
         broker.kill_core(source)
         broker.wait_for_core(source)
         assert commit(cores, source, group, 1) is ErrorCode.NOT_COORDINATOR
@@ -187,11 +190,7 @@ def test_a_source_that_dies_after_the_hand_over_begins_no_second_log(cores: Core
 def test_a_log_that_is_lost_on_its_way_does_not_begin_again(cores: Cores) -> None:
     """Its group would go on without its offsets: from the beginning, or behind what it has not read."""
     broker, source, target = cores.broker, 1, 2
-    cores.create("read", 1)
-    group = cores.name_at(source, GROUP)
-    tp = TopicPartition(GROUP_TOPIC, partition_for(group, INTERNAL[GROUP_TOPIC]))
-    assert commit(cores, source, group, 7) is ErrorCode.NONE
-    with handed_over(cores, tp, source, target):
+    with handed_over(cores, source, target) as (group, tp):
         assert broker.data_dir is not None
         [directory] = broker.data_dir.rglob("*-moving")
         shutil.rmtree(directory)

@@ -56,7 +56,7 @@ def test_what_cannot_move_is_said(cores: Cores) -> None:
 
 
 def test_a_move_that_was_cancelled_is_not_called_done(cores: Cores) -> None:
-    """It waits for a core that does not answer, until somebody cancels it."""
+    """It waits for a core that does not answer, until it is cancelled."""
     cores.create("orders", 2)
     ours = cores.leaders("orders").index(0)
     cores.broker.signal_core(1, SIGSTOP)
