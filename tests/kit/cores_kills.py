@@ -1,10 +1,11 @@
 """Kill -9 of the cores of one broker in a loop under load: one of them, all at once, or frozen for a while.
 
-    python -m tests.kit.cores_kills --cycles 1000 --seed 7 --cores 3
+    python -m tests.kit.cores_kills --cycles 1000 --seed 7 --cores 3 --most 5
 
 Idempotent, transactional and raw producers write to partitions of all cores, transforms commit offsets in transactions.
-Before most faults some partitions begin to move to other cores, those of internal topics, too. After each fault every
-partition must take records again. A cycle that kills all of them reads the files, as
+Before most faults some partitions begin to move to other cores, those of internal topics, too. With `--most` the number
+of cores changes meanwhile, a topic is made again, and the supervisor dies, too. After each fault every partition must
+take records again. A cycle that kills all of them reads the files, as
 `kill_loop.py` does; at the end everything is read by two clients, over crashes.
 """
 
@@ -25,8 +26,11 @@ from confluent_kafka import KafkaException
 
 from fencepost.protocol.topics import GROUP_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.consecutive_ports import reserve_consecutive
 from tests.kit.cores_broker import Cores
+from tests.kit.cores_clocks import ShiftedBroker
 from tests.kit.cores_moves import ongoing, reassign
+from tests.kit.cores_number import NumberChanges
 from tests.kit.cores_planted import PlantedBroker
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, Log, Place, Verdict
 from tests.kit.kill_loop import LONGEST_LIFE_MS, SETTINGS, SHORTEST_LIFE_MS, KillLoop
@@ -56,6 +60,10 @@ class CoresKills(KillLoop):
     """A kill loop over the cores of one broker."""
 
     cores: int = 3
+    most: int = 0
+    """Up to this number of cores while they run; 0: the number stays."""
+    wrong_clocks: bool = False
+    """Whether the wall clocks of cores jump."""
     planted: str = ""
     recovery_seconds: list[float] = field(default_factory=list)
     """From the end of a fault until every partition took records."""
@@ -66,9 +74,16 @@ class CoresKills(KillLoop):
         self._acked: Counter[int] = Counter()
         """By partition of the loose topics."""
         self._committed = 0
+        self._number = NumberChanges(self._broker, self._chance, self.most, self.faults)
 
     def _make_broker(self, work_dir: Path, **words: Any) -> BrokerProcess:
-        return PlantedBroker(self.planted, work_dir, cores=self.cores, **words)
+        words["settings"] = {**words["settings"], "metrics.listen": "127.0.0.1:0"}
+        words["cores"] = self.cores
+        shifted = ShiftedBroker(work_dir, **words) if self.wrong_clocks else None
+        self._shifts = shifted.shifts if shifted else None
+        broker = shifted or PlantedBroker(self.planted, work_dir, **words)
+        broker.port = reserve_consecutive(broker, broker.host, max(self.cores, self.most))
+        return broker
 
     @property
     def _address(self) -> str:
@@ -87,6 +102,7 @@ class CoresKills(KillLoop):
             self._pause_and_kill: 4,
             self._kill_some_frozen: 2,
             self._stop_all: 4,
+            self._kill_supervisor: 8,
         }
         try:
             self._work()
@@ -96,20 +112,31 @@ class CoresKills(KillLoop):
                     self._kill_producer()
                 (fault,) = self._chance.choices(list(kinds), list(kinds.values()))
                 self._cycle = f"cycle {number}"
+                if self._shifts is not None:
+                    self._shifts.jump(self._any_core(), self._chance)
+                    self.faults["clock jumped"] += 1
                 self._move_some()
+                if self.most:
+                    self._note_all(self._number.change())
                 fault()
                 began = time.monotonic()
                 self._work()
                 self.recovery_seconds.append(time.monotonic() - began)
                 if number % 50 == 49:
                     print(f"{number + 1} cycles: {dict(self.faults)}", flush=True)
-            for number in range(self.cores):
+            for number in self._running():
                 self._cycle, fault = f"at the end, core {number}", self._kill_some_frozen
                 self._kill_frozen(number)
                 self._work()
             self._end_moves()
-        except NotServed as error:
+            if self.most:
+                self._cycle = "at the end"
+                self._note_all(self._number.end())
+        except (NotServed, AssertionError) as error:
             self.failures.append(f"{self._cycle}: not served after {fault.__name__}: {error}")
+
+    def _note_all(self, problems: Sequence[str]) -> None:
+        self.failures += [f"{self._cycle}: {problem}" for problem in problems]
 
     # Moves
 
@@ -118,12 +145,16 @@ class CoresKills(KillLoop):
         if self._chance.random() < 0.2:
             return
         cores = Cores(self._broker)
-        places = [*self.plan.places, *((name, number) for name in INTERNAL for number in range(INTERNAL_PARTITIONS))]
+        places = [
+            *self.plan.places,
+            *self._number.remade.places,
+            *((name, number) for name in INTERNAL for number in range(INTERNAL_PARTITIONS)),
+        ]
         with suppress(OSError, ConnectionEnded):
             if self._chance.random() < 0.15:
                 self.faults["moves cancelled"] += len(reassign(cores, dict.fromkeys(ongoing(cores))))
             wanted = {TopicPartition(*one): [self._any_core()] for one in self._chance.sample(places, 6)}
-            answers = reassign(cores, wanted, asked=self._any_core())
+            answers = reassign(cores, wanted, asked=0 if self.most else self._any_core())
             self.faults["moves begun"] += sum(not error for error in answers.values())
         self._rest(self._chance.choice([0, 0.02, 0.1, 0.5]) * self._chance.random())
 
@@ -134,8 +165,30 @@ class CoresKills(KillLoop):
                 raise NotServed(f"moves do not end: {left}")
             self._rest(0.1)
 
+    # Which cores
+
+    def _running(self) -> list[int]:
+        return self._number.running() if self.most else list(range(self.cores))
+
     def _any_core(self) -> int:
-        return self._chance.randrange(self.cores)
+        return self._chance.choice(self._running())
+
+    def _two_cores(self) -> list[int]:
+        running = self._running()
+        return self._chance.sample(running, 2) if len(running) > 1 else running * 2
+
+    def _kill_supervisor(self) -> None:
+        """The cores stop by themselves; the next start waits for them."""
+        self._broker.signal(SIGKILL)
+        self._broker.wait()
+        self._start_again()
+        self.faults["supervisor killed"] += 1
+
+    def _start_again(self) -> None:
+        if self.most:
+            self._number.begin()
+        else:
+            self._broker.start()
 
     def _kill_one(self) -> None:
         number = self._any_core()
@@ -151,7 +204,7 @@ class CoresKills(KillLoop):
         self.faults["core killed twice"] += 1
 
     def _kill_two(self) -> None:
-        for number in self._chance.sample(range(self.cores), 2):
+        for number in self._two_cores():
             self._broker.kill_core(number)
             self._rest(self._chance.uniform(0, 0.2))
         self.faults["two cores killed"] += 1
@@ -160,7 +213,7 @@ class CoresKills(KillLoop):
         self._broker.kill()
         self._note(self._cycle, self._watch.look(self.plan.places))
         began = time.monotonic()
-        self._broker.start()
+        self._start_again()
         self.restart_seconds.append(time.monotonic() - began)
         self.faults["all killed"] += 1
 
@@ -179,7 +232,7 @@ class CoresKills(KillLoop):
 
     def _pause_and_kill(self) -> None:
         """What was sent to the paused one is from before the restart of the other."""
-        paused, killed = self._chance.sample(range(self.cores), 2)
+        paused, killed = self._two_cores()
         self._broker.signal_core(paused, SIGSTOP)
         self._rest(self._chance.uniform(0, 0.3))
         self._broker.kill_core(killed)
@@ -204,7 +257,7 @@ class CoresKills(KillLoop):
         code = self._broker.stop()
         if code != 0:
             self.failures.append(f"{self._cycle}: the broker ended with {code}")
-        self._broker.start()
+        self._start_again()
         self.faults["stopped in order"] += 1
 
     # What is served
@@ -301,6 +354,8 @@ def _report(run: CoresKills, verdict: Verdict, seconds: float) -> str:
     again = f"python -m tests.kit.cores_kills --cycles {run.cycles} --seed {plan.seed} --cores {run.cores}"
     again += f" --durability {plan.durability} --partitions {plan.partitions} --longest-life-ms {run.longest_life_ms}"
     again += f" --transactional {plan.transactional}"
+    again += f" --most {run.most}" if run.most else ""
+    again += " --wrong-clocks" if run.wrong_clocks else ""
     again += f" --planted {run.planted}" if run.planted else ""
     return "\n".join([f"{word} cores={run.cores}", *verdict.violations, *facts, f"again: {again}"])
 
@@ -310,6 +365,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = parser_of("tests.kit.cores_kills", __doc__)
     parser.add_argument("--cycles", type=int, default=10)
     parser.add_argument("--cores", type=int, default=3)
+    parser.add_argument("--most", type=int, default=0, help="change the number of cores meanwhile, up to this one")
+    parser.add_argument("--wrong-clocks", action="store_true", help="let the wall clocks of cores jump")
     parser.add_argument("--transactional", type=int, default=2, help="producers of each protocol")
     parser.add_argument("--longest-life-ms", type=int, default=LONGEST_LIFE_MS)
     parser.add_argument("--planted", default="", help="a function of cores_planted.py: the run has to find it")
@@ -332,6 +389,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         cycles=arguments.cycles,
         longest_life_ms=arguments.longest_life_ms,
         cores=arguments.cores,
+        most=arguments.most,
+        wrong_clocks=arguments.wrong_clocks,
         planted=arguments.planted,
     )
     return carry_out(make, arguments.directory, _report)

@@ -71,7 +71,7 @@ def ask_for(cores: Cores, count: int, asked: int = 0) -> str | None:
 
 
 def wait_for(cores: Cores, count: int) -> None:
-    """Return when so many cores are registered, and no partition is under way."""
+    """Return when this many cores are registered, and no partition is under way."""
 
     def known() -> int:
         return len(cores.retried(0, lambda wire: wire.call(METADATA, 12, MetadataRequest()), lambda _: 0).brokers)

@@ -35,9 +35,13 @@ def run(directory: Path, *options: str) -> tuple[int, str]:
 
 
 @pytest.mark.timeout(RUN_TIMEOUT_SECONDS + 10)
-def test_nothing_is_lost_over_kills_of_cores(tmp_path: Path) -> None:
-    """KIP-98 over several coordinators and leaders: one core, two, all, frozen ones, in the middle of transactions."""
-    code, said = run(tmp_path, "--cycles", "8", "--seed", "ci")
+@pytest.mark.parametrize("options", [(), ("--most", "4", "--wrong-clocks")], ids=["killed", "number"])
+def test_nothing_is_lost_over_kills_of_cores(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """KIP-98 over several coordinators and leaders: one core, two, all, frozen ones, in the middle of transactions.
+
+    Also while the number of cores changes, and their wall clocks jump.
+    """
+    code, said = run(tmp_path, "--cycles", "8", "--seed", "ci", *options)
     assert code == 0, said
 
 

@@ -17,11 +17,11 @@ from fencepost.protocol.messages.api27_write_txn_markers import (
 from fencepost.protocol.messages.api66_list_transactions import ListTransactionsRequest
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.cores_broker import GROUP, Cores, wire_to
-from tests.kit.wire import TXN_OFFSET_COMMIT, Wire, batch_of, committed_values, txn_offset_request
+from tests.kit.cores_transactions import Producer, begin, committed, end, write
+from tests.kit.wire import TXN_OFFSET_COMMIT, Wire, batch_of, txn_offset_request
 
 CORES = 3
 WRITE_TXN_MARKERS, LIST_TRANSACTIONS = 27, 66
-Producer = tuple[int, int]
 
 
 @pytest.fixture(scope="module")
@@ -38,47 +38,6 @@ def topic(cores: Cores, request: pytest.FixtureRequest) -> str:
     leaders = cores.create(name)
     assert sorted(leaders) == [0, 1, 2]
     return name
-
-
-def begin(cores: Cores, name: str, timeout_ms: int = 60_000) -> Producer:
-    return cores.retried(
-        cores.coordinator(name), lambda wire: wire.init_producer_id(name, timeout_ms), lambda answer: 0
-    )
-
-
-def write(cores: Cores, topic: str, name: str, producer: Producer, sequence: int = 0, value: bytes = b"v") -> None:
-    """To every partition, as a client of TV2, whose partitions are added by the write (KIP-890)."""
-    for partition, core in enumerate(cores.leaders(topic)):
-        batch = batch_of(
-            value, producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence, transactional=True
-        )
-        answer = cores.produce(core, topic, batch, partition, version=12, transactional_id=name)
-        assert answer.error_code == ErrorCode.NONE, answer
-
-
-def end(cores: Cores, name: str, producer: Producer, *, commit: bool, version: int = 5) -> Any:
-    answer = cores.retried(
-        cores.coordinator(name),
-        lambda wire: wire.end_txn(name, producer, commit=commit, version=version),
-        lambda answer: int(answer.error_code),
-    )
-    assert answer.error_code == ErrorCode.NONE, answer
-    return answer.producer_id, answer.producer_epoch
-
-
-def committed(cores: Cores, topic: str) -> list[list[bytes | None]]:
-    """What readers of committed records see, by partition, once nothing is open."""
-    found = []
-    for partition, core in enumerate(cores.leaders(topic)):
-        deadline = time.monotonic() + 30
-        while True:
-            answer = cores.fetch(core, topic, partition, isolation=1)
-            if answer.last_stable_offset == answer.high_watermark or time.monotonic() > deadline:
-                break
-            time.sleep(0.05)
-        assert answer.last_stable_offset == answer.high_watermark, (partition, answer)
-        found.append(committed_values(answer))
-    return found
 
 
 @pytest.mark.parametrize("commit", [True, False])
