@@ -23,6 +23,8 @@ from tests.kit.wire import ConnectionEnded
 
 FENCED = 3
 """Exit code of a producer that cannot go on; the run starts its next incarnation."""
+GAVE_UP = "gives up:"
+"""What it says before."""
 WAIT_SECONDS = 20.0
 TRANSACTION_TOPIC, LOOSE_TOPIC = "t", "in"
 TRIMMED_TOPICS = RETAINED_TOPIC, COMPACTED_TOPIC = "retained", "compacted"
@@ -92,7 +94,7 @@ def _loose_places(task: Task) -> Iterator[tuple[str, int, str]]:
 
 def give_up(error: object) -> NoReturn:
     """End the process of a producer that cannot go on."""
-    print(f"{time.monotonic():.3f} gives up: {error!r}", file=sys.stderr, flush=True)
+    print(f"{time.monotonic():.3f} {GAVE_UP} {error!r}", file=sys.stderr, flush=True)
     raise SystemExit(FENCED)
 
 
