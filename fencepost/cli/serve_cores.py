@@ -5,6 +5,7 @@ import logging
 import math
 import os
 import signal
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
@@ -203,6 +204,7 @@ async def report_to_supervisor(pipe: int) -> None:
     """That this core is ready, and from then on that its event loop runs."""
     import trio
 
-    while True:
-        os.write(pipe, b"1")
-        await trio.sleep(watchdog_seconds() / 4 or math.inf)
+    with suppress(BrokenPipeError):  # the supervisor has ended, and so does this core, in order
+        while True:
+            os.write(pipe, b"1")
+            await trio.sleep(watchdog_seconds() / 4 or math.inf)

@@ -302,7 +302,10 @@ def next_start(root: Path, *, wait: bool = True) -> int:
     path = root / CORE_STARTS
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(directory, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError as error:
+            raise BlockingIOError(error.errno, "another core takes a number from it just now", str(path)) from error
         number = read_start(root) + 1
         with path.with_suffix(".tmp").open("w") as file:
             file.write(f"{number}\n")

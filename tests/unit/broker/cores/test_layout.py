@@ -97,7 +97,7 @@ def test_cores_that_take_a_number_at_once_get_different_ones(tmp_path: Path) -> 
         assert sorted(pool.map(next_start, [tmp_path] * 40)) == list(range(1, 41))
     held = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
-    with pytest.raises(BlockingIOError):
+    with pytest.raises(BlockingIOError, match="another core takes a number from it just now"):
         next_start(tmp_path, wait=False)
     os.close(held)
     assert next_start(tmp_path, wait=False) == 41
