@@ -66,7 +66,10 @@ class ShareFetch:
         """Acquire as soon as `min_bytes` may be read, a partition fails, or the time is over; count what failed."""
         await in_steps(large, self._begin())
         self._session.fetched()
-        await self._run(large)
+        try:
+            await self._run(large)
+        finally:
+            self._session.pass_on()
         for topic in self._failed:
             if (counters := self._node.metrics.topics.get(topic)) is not None:  # it may be deleted by now
                 counters.failed_share_fetch_requests += 1
@@ -195,7 +198,7 @@ class ShareFetch:
             read = found
         want = Want(records_max, self._batch_size, self._mode)
         acquired = core.acquire(self._member.member_id, read.fetched, want, self._shares.now_ms)
-        self._shares.changed(led)
+        self._shares.set_timer(led)
         if not acquired:
             return 0
         counters = self._node.metrics.topic(led.tp.topic)

@@ -93,8 +93,11 @@ class Storing:
 class Waiting(Protocol):
     """What looks again at a share partition after a change (`ShareSession`)."""
 
-    def changed(self, led: "LedPartition") -> None:
-        """Records came or are available again, or it is used no more. Must not call back into the log."""
+    def changed(self, led: "LedPartition") -> bool:
+        """Records came or are available again, or it is used no more; whether a fetch looks, and calls `wake_next`.
+
+        Must not call back into the log.
+        """
 
 
 class LedPartition:
@@ -115,8 +118,10 @@ class LedPartition:
         """Whether a task looks what becomes of records on which transactions decide."""
         self.transacting = trio.Lock()
         """Held while a transaction's acknowledgement of it is being stored on another broker."""
-        self.waiting: dict[Waiting, None] = {}
-        """Each finds out about the next change, once."""
+        self.changes = 0
+        """How often it has changed, or its log."""
+        self.waiting: dict[Waiting, int] = {}
+        """Those that found too little, the longest waiting one first, with how many changes each has seen."""
         self.queue: list[Storing] = []
         """Changes that are being stored, and those that wait for it."""
         self.times: dict[int, Times] = {}
@@ -141,11 +146,34 @@ class LedPartition:
         self.log.watchers.pop(self, None)
         self.wake()
 
+    def wait(self, session: Waiting) -> None:
+        """A session found too little: it looks again after a change."""
+        self.waiting.pop(session, None)
+        self.waiting[session] = self.changes
+
     def wake(self) -> None:
-        """Have the sessions that wait look again."""
-        waiting, self.waiting = self.waiting, {}
-        for session in waiting:
-            session.changed(self)
+        """It has changed, or its log: have one of those that wait look again."""
+        self.changes += 1
+        self.wake_next()
+
+    def wake_next(self) -> None:
+        """Have the one that waits longest look at what is left, unless all have seen that.
+
+        To be called by a fetch that was woken, whatever it did: nothing may lie here while another one waits for it.
+        """
+        while self.waiting and self._has_some():
+            session, seen = next(iter(self.waiting.items()))
+            if seen == self.changes:
+                break
+            del self.waiting[session]
+            if session.changed(self):
+                break
+
+    def _has_some(self) -> bool:
+        """Whether a fetch may acquire something, or has to be refused."""
+        if self.error or self.log.disowned:
+            return True
+        return self.can_deliver() and self.core.next_fetch_offset() < self.log.high_watermark
 
 
 def within_log(led: LedPartition, state: StoredState) -> StoredState:

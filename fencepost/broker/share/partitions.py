@@ -324,13 +324,17 @@ class SharePartitions:
             del led.dead[: len(dead)]
 
     def changed(self, led: LedPartition) -> None:
-        """Locks began or ended, or records are available again: fetches look again, and the timer is set."""
+        """Locks ended, or records are available again: a fetch looks again, and the timer is set."""
+        self.set_timer(led)
+        led.wake()
+
+    def set_timer(self, led: LedPartition) -> None:
+        """Locks began or ended."""
         expiry_ms = led.core.next_expiry()
         if expiry_ms is None or led.error:
             self._timers.stop(led.key)
         elif self._timers.set(led.key, expiry_ms / 1000):
             self._earlier_timer.set()
-        led.wake()
 
     # Counting
 

@@ -108,25 +108,34 @@ class ShareSession:
             led.waiting.pop(self, None)
         if part in self.partitions:
             self.partitions[part] = self.to_check[part] = None
-            self.ready.pop(part, None)
+            if (led := self.ready.pop(part, None)) is not None:
+                led.wake_next()
 
-    def changed(self, led: LedPartition) -> None:
+    def changed(self, led: LedPartition) -> bool:
         """A share partition may have something to acquire now; one that is ready keeps its place."""
         part = TopicIdPartition(*led.key[1:])
-        if self.partitions.get(part) is led:
-            self.ready.setdefault(part, led)
-            for watcher in tuple(self.watchers):
-                watcher.wake()
+        if self.partitions.get(part) is not led:
+            return False
+        self.ready.setdefault(part, led)
+        for watcher in tuple(self.watchers):
+            watcher.wake()
+        return bool(self.watchers)
 
     def rest(self, part: TopicIdPartition) -> None:
         """It has nothing to acquire until it changes."""
         if (led := self.ready.pop(part, None)) is not None:
-            led.waiting[self] = None
+            led.wait(self)
 
     def wait(self) -> None:
         """What is ready is not enough: find out when there is more of it."""
         for led in self.ready.values():
-            led.waiting[self] = None
+            led.wait(self)
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        """What is ready and was not acquired may be enough for other sessions."""
+        for led in self.ready.values():
+            led.wake_next()
 
     def served(self, part: TopicIdPartition) -> None:
         """It gave records: others come first when the next response is full (Kafka's `ShareSessionContext`)."""

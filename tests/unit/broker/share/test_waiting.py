@@ -4,97 +4,26 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
 
 import pytest
 import trio
 import trio.testing
 
-from fencepost.broker.config.broker_config import load_config
-from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.storage.memory import MemoryStore
-from fencepost.broker.place import Alone
-from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.share.fetch import ShareFetch
 from fencepost.broker.share.led import LedPartition
-from fencepost.broker.share.partitions import PAUSE_S_MAX, SharePartitions
+from fencepost.broker.share.partitions import PAUSE_S_MAX
 from fencepost.broker.share.requests import STEP_PARTITIONS
-from fencepost.broker.share.sessions import MemberKey, ShareSession, TopicIdPartition
+from fencepost.broker.share.sessions import MemberKey, TopicIdPartition
 from fencepost.broker.share.values import AckBatch, AckType
 from fencepost.coordinator.ports import ProducerTag
-from fencepost.coordinator.share.group_config import ShareGroupConfig
-from fencepost.coordinator.share.values import DeliveryState, Outcome, ShareKey, StateBatch, StateUpdate, StoredState
+from fencepost.coordinator.share.values import DeliveryState, Outcome, ShareKey, StateBatch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api78_share_fetch import ShareFetchRequest
-from fencepost.protocol.topics import TopicPartition
-from tests.kit.clocks import VirtualClock
-from tests.kit.late_log_store import LateLogStore
-from tests.unit.log.kit import TP, batch, late_log, send, settle
+from tests.unit.broker.share.kit import MEMBER, PART, Leader
+from tests.unit.log.kit import TP, batch
 
 pytestmark = pytest.mark.timeout(30)
-MEMBER = MemberKey("g", "one")
-PART = TopicIdPartition(bytes(16), TP.partition)
 MANY = 20
-
-
-class States:
-    """The share coordinator of a group that begins at offset 0."""
-
-    def __init__(self) -> None:
-        self.written: list[StateUpdate] = []
-        self.refuses = ErrorCode.NONE
-        self.batches: tuple[StateBatch, ...] = ()
-
-    async def read(self, key: ShareKey, leader_epoch: int) -> StoredState:
-        return StoredState(state_epoch=1, start_offset=0, batches=self.batches)
-
-    async def write(self, updates: list[tuple[ShareKey, StateUpdate]]) -> list[Outcome]:
-        self.written += [update for _, update in updates]
-        return [Outcome(self.refuses)] * len(updates)
-
-
-class Leader:
-    """A broker with partitions of one topic; in the first is a batch. A member has a session with them."""
-
-    def __init__(self, count: int = 1) -> None:
-        self.log: PartitionLog | None = late_log(LateLogStore(MemoryStore()))
-        self.others = {number: late_log(LateLogStore(MemoryStore())) for number in range(1, count)}
-        self.produce(PART.partition)
-        settings = ShareGroupConfig().of_group({})
-        self.node: Any = SimpleNamespace(
-            config=load_config(),
-            place=Alone(load_config()),
-            clock=VirtualClock(),
-            metrics=MagicMock(),
-            purgatory=Purgatory(),
-            response_bytes=SimpleNamespace(left=lambda least: 1 << 20),
-            partition=lambda tp: self.others.get(tp.partition, self.log),
-            absence=lambda tp: ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            share_settings=lambda group_id: settings,
-            metadata=SimpleNamespace(image=SimpleNamespace(features={}), topic_name=lambda topic_id: TP.topic),
-        )
-        self.states = States()
-        self.shares = SharePartitions(self.node, self.states)  # type: ignore[arg-type]
-        self.topic_fetches = Counter[str]()
-        parts = [TopicIdPartition(PART.topic_id, number) for number in range(count)]
-        self.session = ShareSession(parts, SimpleNamespace(closed={}), self.topic_fetches)
-
-    def produce(self, partition: int) -> None:
-        log = self.others.get(partition, self.log)
-        assert log is not None
-        send(log, batch())
-        settle(log)
-
-    async def fetch(self, max_records: int = 10, min_bytes: int = 1) -> ShareFetch:
-        request = ShareFetchRequest(
-            max_wait_ms=20_000, min_bytes=min_bytes, max_bytes=1 << 20, max_records=max_records, batch_size=10
-        )
-        names = {
-            part: TopicPartition(TP.topic, part.partition) for part in (*self.session.ready, *self.session.to_check)
-        }
-        fetch = ShareFetch(self.node, self.shares, request, MEMBER, self.session, names)
-        await fetch.run(None)
-        return fetch
 
 
 @pytest.fixture
