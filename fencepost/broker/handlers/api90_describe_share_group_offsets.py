@@ -40,22 +40,20 @@ async def handle(
     refused = denied(node, context, AclOperation.DESCRIBE, AclResourceType.GROUP, names)
     explanations = Explanations(node) if request.explain else None
     describe = _described_by_leader if request.of_leader else _described
-    return DescribeShareGroupOffsetsResponse(
-        groups=[await describe(node, context, group, refused, explanations) for group in request.groups]
-    )
+    groups: list[DescribedGroup] = []
+    for group in request.groups:
+        if not node.share_protocol:
+            groups.append(DescribedGroup(group_id=group.group_id, error_code=ErrorCode.UNSUPPORTED_VERSION))
+        elif group.group_id in refused:
+            groups.append(DescribedGroup(group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        else:
+            groups.append(await describe(node, context, group, explanations))
+    return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
 async def _described(
-    node: Broker,
-    context: RequestContext,
-    group: AskedGroup,
-    refused: Collection[str],
-    explanations: Explanations | None,
+    node: Broker, context: RequestContext, group: AskedGroup, explanations: Explanations | None
 ) -> DescribedGroup:
-    if not node.share_protocol:
-        return DescribedGroup(group_id=group.group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
-    if group.group_id in refused:
-        return DescribedGroup(group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     asked = None if group.topics is None else _numbers(group.topics)
     hidden = denied_topics(node, context, AclOperation.DESCRIBE, asked or ())
     visible = None if asked is None else {name: numbers for name, numbers in asked.items() if name not in hidden}
@@ -84,15 +82,9 @@ async def _described(
 
 
 async def _described_by_leader(
-    node: Broker,
-    context: RequestContext,
-    group: AskedGroup,
-    refused: Collection[str],
-    explanations: Explanations | None,
+    node: Broker, context: RequestContext, group: AskedGroup, explanations: Explanations | None
 ) -> DescribedGroup:
     """The states alone, of the partitions that this broker leads. It may know nothing else of the group."""
-    if group.group_id in refused:
-        return DescribedGroup(group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     asked = _numbers(group.topics or ())
     hidden = denied_topics(node, context, AclOperation.DESCRIBE, asked)
     known = node.metadata.image.topics_by_name
