@@ -35,19 +35,10 @@ def combine(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatc
             heappop(active)
         if active:
             count, state, held_until_ms, _ = active[0]
-            _append(combined, StateBatch(point, end - 1, -state, -count, -held_until_ms))
+            StateBatch(point, end - 1, -state, -count, -held_until_ms).add_to(combined)
     return tuple(combined)
 
 
 def _from(batch: StateBatch, start_offset: int) -> StateBatch:
     below = start_offset != UNINITIALIZED and batch.first_offset < start_offset
     return batch._replace(first_offset=start_offset) if below else batch
-
-
-def _append(combined: list[StateBatch], batch: StateBatch) -> None:
-    """Append `batch`, or extend the last one if it ends before `batch` and is alike."""
-    tail = combined[-1] if combined else None
-    if tail is not None and tail.last_offset + 1 == batch.first_offset and tail[2:] == batch[2:]:
-        combined[-1] = tail._replace(last_offset=batch.last_offset)
-    else:
-        combined.append(batch)
