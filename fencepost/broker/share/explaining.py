@@ -16,9 +16,11 @@ from fencepost.protocol.topics import TopicPartition
 RANGES_MAX = 10_000
 """How many ranges of one broker a response has at most."""
 
-
 STORED_SECONDS = 3.0
-"""How long one response waits for stored states: the broker that keeps them may be another one, which is down."""
+"""How long one response waits for stored states: the broker that keeps them may be another one, which is down.
+
+Less than `PATIENCE_SECONDS` of `peers/remote_ends.py`, for which the group's coordinator waits for that response.
+"""
 
 
 class Explanations:
