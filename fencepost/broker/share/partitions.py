@@ -185,7 +185,7 @@ class SharePartitions:
         dead = led.core.restore(within_log(led, known), first_offset)
         led.active = True
         for producer_id, commit in led.ended:
-            self._resolve(led, producer_id, commit)
+            self._take(led, led.core.resolve(producer_id, commit))
         if led.core.start_offset > first_offset:  # by a transaction's marker: the lag counts from the stored start
             self.store(led, led.core.offsets())
         if self.undecided is not None:
@@ -296,12 +296,12 @@ class SharePartitions:
         """A transaction that acknowledged records of a share partition ended, and its marker there is durable."""
         led = self._led.get(key)
         if led is not None and led.active:
-            self._resolve(led, producer_id, commit)
+            self._take(led, led.core.resolve(producer_id, commit))
         elif led is not None:
             led.ended.append((producer_id, commit))
 
-    def _resolve(self, led: LedPartition, producer_id: int, commit: bool) -> None:
-        self.store(led, led.core.resolve(producer_id, commit))
+    def _take(self, led: LedPartition, change: Change) -> None:
+        self.store(led, change)
         self.changed(led)
 
     # Dead letters
@@ -350,12 +350,10 @@ class SharePartitions:
     def count_topics(self, acknowledged: Iterable[str], failed: Iterable[str]) -> None:
         """Count the topics of a request, as Kafka's SharePartitionManager.acknowledge, that are not deleted by now."""
         topics = self._node.metrics.topics
-        for topic in acknowledged:
-            if topic in topics:
-                topics[topic].share_acknowledgements += 1
-        for topic in failed:
-            if topic in topics:
-                topics[topic].failed_share_acknowledgements += 1
+        for topic in topics.keys() & acknowledged:
+            topics[topic].share_acknowledgements += 1
+        for topic in topics.keys() & failed:
+            topics[topic].failed_share_acknowledgements += 1
 
     # Ends of locks and sessions
 
@@ -378,8 +376,7 @@ class SharePartitions:
                 if (led := self.find(key.group_id, TopicIdPartition(*key[1:]))) is not None:
                     change = led.core.expire(self.now_ms)
                     self._node.metrics.share_group(key.group_id).expired += change.size()
-                    self.store(led, change)
-                    self.changed(led)
+                    self._take(led, change)
             self._earlier_timer = trio.Event()
             deadline = self._timers.next_deadline()
             delay_s = math.inf if deadline is None else max(deadline - self._node.clock.monotonic(), 0)
@@ -392,8 +389,7 @@ class SharePartitions:
             if (led := self.find(member.group_id, part)) is not None and led.active:
                 change = led.core.release(member.member_id)
                 self._node.metrics.share_group(member.group_id).released += change.size()
-                self.store(led, change)
-                self.changed(led)
+                self._take(led, change)
         if not self.sessions.of_group[member.group_id]:
             for led in list(self._of_group.get(member.group_id, {}).values()):
                 self._drop_unused(led)
