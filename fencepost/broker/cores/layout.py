@@ -9,6 +9,7 @@ import secrets
 import socket
 import struct
 import tempfile
+import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ from fencepost.coordinator.metadata.delta import MetadataCorrupt
 SECRET_BYTES = 32
 _TRIES = 200
 BACKLOG = 128
+PATIENCE_SECONDS, LOOK_SECONDS = 1.0, 0.005
+"""How long the supervisor waits for a core that takes the number of a start: as long as some flushes of the disk."""
 _NUMBER = struct.Struct("@q")
 """Aligned, so that no reader sees half of a new value."""
 _METADATA_END, _WANTED, _REGISTERED, _RUNNING = (place * _NUMBER.size for place in range(4))
@@ -296,16 +299,16 @@ def _pages_socket(address: str | None) -> socket.socket | None:
 def next_start(root: Path, *, wait: bool = True) -> int:
     """The number of the next start of a core: durable before the core starts, so that none has it again.
 
-    A core that begins to coordinate transactions of another one takes a number, too. Without `wait` a core that is
-    doing so, and may be frozen, is an error. Raises OSError and ValueError.
+    A core that begins to coordinate transactions of another one takes a number, too. Without `wait` a core that does
+    so for longer than `PATIENCE_SECONDS` is an error: it may be frozen. Raises OSError and ValueError.
     """
     path = root / CORE_STARTS
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        try:
-            fcntl.flock(directory, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError as error:
-            raise BlockingIOError(error.errno, "another core takes a number from it just now", str(path)) from error
+        if wait:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+        else:
+            _lock_soon(directory)
         number = read_start(root) + 1
         with path.with_suffix(".tmp").open("w") as file:
             file.write(f"{number}\n")
@@ -316,6 +319,20 @@ def next_start(root: Path, *, wait: bool = True) -> int:
     finally:
         os.close(directory)
     return number
+
+
+def _lock_soon(directory: int) -> None:
+    """Raises BlockingIOError if another process holds the lock for too long."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() >= until:
+                raise BlockingIOError(
+                    error.errno, "another core takes the number of a start and does not finish: it may be frozen"
+                ) from None
+        time.sleep(LOOK_SECONDS)
 
 
 def _of_core_0(config: BrokerConfig, cores: int, cluster_id: str) -> BrokerConfig:

@@ -4,7 +4,7 @@ import fcntl
 import os
 import socket
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -91,13 +91,25 @@ def test_no_start_has_the_number_of_another_one(tmp_path: Path) -> None:
     assert next_start(tmp_path) == 3
 
 
-def test_cores_that_take_a_number_at_once_get_different_ones(tmp_path: Path) -> None:
+def test_the_supervisor_waits_for_a_core_that_takes_a_number(tmp_path: Path) -> None:
+    """It is over in a moment: a core that is to start must not count as one that cannot."""
+    held = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with ThreadPoolExecutor(1) as pool:
+        taken = pool.submit(next_start, tmp_path, wait=False)
+        assert not wait([taken], timeout=0.1).done
+        os.close(held)
+        assert taken.result() == 1
+
+
+def test_cores_that_take_a_number_at_once_get_different_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They do so when logs of `__transaction_state` move. A frozen one does not stop the supervisor."""
     with ThreadPoolExecutor(8) as pool:
         assert sorted(pool.map(next_start, [tmp_path] * 40)) == list(range(1, 41))
     held = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
-    with pytest.raises(BlockingIOError, match="another core takes a number from it just now"):
+    monkeypatch.setattr("fencepost.broker.cores.layout.PATIENCE_SECONDS", 0.1)
+    with pytest.raises(BlockingIOError, match="it may be frozen"):
         next_start(tmp_path, wait=False)
     os.close(held)
     assert next_start(tmp_path, wait=False) == 41
