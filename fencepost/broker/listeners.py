@@ -23,7 +23,7 @@ async def open_listeners(server: Server, node: Broker, services: trio.Nursery) -
     """
     config = node.config
     logins = Logins(config, node.metadata, node.clock, node.place.mechanisms)
-    await logins.start(services)
+    await logins.start(services, has_users=node.place.followed_metadata is None)
     watch = None
     if any(one.protocol.tls for one in config.client_listeners):
         from fencepost.broker.tls_listeners import CertificateWatch  # here: it imports ssl

@@ -52,10 +52,14 @@ class Logins:
         }
         """What makes the sessions of each listener with SASL."""
 
-    async def start(self, nursery: trio.Nursery) -> None:
-        """Create the first user if it is time to, and begin to read the keys of token issuers."""
-        await _create_first_user(self._config, self._metadata)
-        self._warn_of_missing_users()
+    async def start(self, nursery: trio.Nursery, *, has_users: bool) -> None:
+        """Create the first user if it is time to, and begin to read the keys of token issuers.
+
+        Without `has_users` another broker does so: this one may not have read yet that there are users.
+        """
+        if has_users:
+            await _create_first_user(self._config, self._metadata)
+            self._warn_of_missing_users()
         for keys in self._keys.values():
             nursery.start_soon(keys.run)
 

@@ -375,8 +375,6 @@ def _of_core(first: BrokerConfig, number: int) -> BrokerConfig:
         log_dirs=(str(first.data_directory / CORES_DIRECTORY / str(number)),),
         console_listen=None,
         schema_registry_listen=None,
-        first_user=None,
-        first_password=None,
     )
 
 

@@ -73,3 +73,19 @@ def test_each_core_has_the_log_directory_of_the_partitions_that_it_leads(tmp_pat
             assert codes == [
                 ErrorCode.NONE if leader == core else ErrorCode.NOT_LEADER_OR_FOLLOWER for leader in leaders
             ]
+
+
+def test_only_core_0_says_that_no_client_can_log_in(tmp_path: Path) -> None:
+    """It creates the first user. The others may begin before they have read that there is one."""
+    settings = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    }
+    first = {"first.user": "root", "first.password": "first-hunter2"}
+    arguments = ["--listen", "SASL://127.0.0.1:0"]
+    with BrokerProcess(tmp_path / "a", settings={**settings, **first}, arguments=arguments, cores=3) as broker:
+        assert "no client can log in" not in broker.log()
+        assert broker.log().count("created the first user") == 1
+    with BrokerProcess(tmp_path / "b", settings=settings, arguments=arguments, cores=3) as broker:
+        assert broker.log().count("no client can log in") == 1
+        assert "core 0: no client can log in" in broker.log()
