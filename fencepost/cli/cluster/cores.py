@@ -38,12 +38,19 @@ def cores_command(count: int, broker: Broker) -> None:
 
         first = min(one.broker_id for one in (await admin.describe_cluster()).brokers)  # it stays
         asked = parts_of(admin).cluster
-        answer = await asked.ask(first, AlterPartitionReassignmentsRequest(topics=[], cores=count))
-        error = failure(answer, "changing the number of cores", ApiKey.ALTER_PARTITION_REASSIGNMENTS)
-        if error is not None:
-            raise error
+
+        async def change() -> None:
+            answer = await asked.ask(first, AlterPartitionReassignmentsRequest(topics=[], cores=count))
+            error = failure(answer, "changing the number of cores", ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+            if error is not None:
+                raise error
+
+        async def running() -> int:
+            return len((await asked.ask(first, DescribeClusterRequest())).brokers)
+
+        await asked.policy.run(change, what="changing the number of cores")  # core 0 may be starting again
         while (  # noqa: ASYNC110 - other processes do it
-            len((await asked.ask(first, DescribeClusterRequest())).brokers) != count
+            await asked.policy.run(running, what="describing the cluster") != count
             or await admin.list_partition_reassignments()
         ):
             await trio.sleep(LOOK_SECONDS)

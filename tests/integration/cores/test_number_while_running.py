@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from signal import SIGSTOP
+from signal import SIGCONT, SIGSTOP
 
 import pytest
 
@@ -173,3 +173,18 @@ def test_the_command_waits_for_the_end(cores: Cores) -> None:
         done = command(broker, "4", "--bootstrap", broker.address)
     assert done.returncode == 1
     assert f"core 3 would need port {broker.port + 3}" in done.stderr
+
+
+def test_the_command_waits_for_a_core_0_that_starts_again(cores: Cores) -> None:
+    """A crash of any core loses nothing: the change goes on (decision 0089)."""
+    broker = cores.broker
+    os.kill(broker.pid, SIGSTOP)  # so that the supervisor starts no core yet
+    broker.kill_core(0)
+    line = [sys.executable, "-m", "fencepost", "cluster", "cores", "3", "--timeout", "60"]
+    words = ["--bootstrap", f"{broker.host}:{broker.port + 1}"]
+    with subprocess.Popen([*line, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as asked:
+        assert asked.stderr is not None
+        assert "changing the number of cores has failed" in asked.stderr.readline()
+        os.kill(broker.pid, SIGCONT)
+        said, _ = asked.communicate()
+    assert (asked.returncode, said) == (0, "The broker runs on 3 cores.\n")
