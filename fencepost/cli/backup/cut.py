@@ -83,20 +83,13 @@ async def cut(
     from fencepost.client import KafkaError
 
     admin = kafka.admin()
-    described = await admin.describe_cluster()
-    brokers = sorted(one.broker_id for one in described.brokers)
-    first = identity[1]
-    if described.cluster_id == identity[0] and first in brokers[1:]:
-        return Refusal(
-            f"{directory} is the directory of one core of several", "Name the data directory of all of them."
-        )
-    if (described.cluster_id, brokers) != (identity[0], list(range(first, first + len(brokers)))):
-        return Refusal(
-            f"the broker is of cluster {described.cluster_id}, and {directory} belongs to cluster {identity[0]}",
-            "Name the broker of this directory with --bootstrap.",
-        )
     refusal = Refusal("the cores did not pause at one instant", "Try again when they have less to do.")
     for number in range(ATTEMPTS):
+        described = await admin.describe_cluster()  # each time: the number of cores may change
+        brokers = sorted(one.broker_id for one in described.brokers)
+        wrong = _wrong_brokers(directory, identity, described.cluster_id, brokers)
+        if wrong is not None:
+            return wrong
         before = await trio.to_thread.run_sync(homes, directory)
         await trio.to_thread.run_sync(pin, directory, pinned, logs, small)
         pause_ms = PAUSES_MS[min(number, len(PAUSES_MS) - 1)] if len(brokers) > 1 else 0
@@ -122,6 +115,22 @@ async def cut(
             "Try again when less is written or moved, or raise segment.bytes of these topics.",
         )
     return refusal
+
+
+def _wrong_brokers(
+    directory: Path, identity: tuple[str, int], cluster_id: str | None, brokers: list[int]
+) -> Refusal | None:
+    first = identity[1]
+    if cluster_id == identity[0] and first in brokers[1:]:
+        return Refusal(
+            f"{directory} is the directory of one core of several", "Name the data directory of all of them."
+        )
+    if (cluster_id, brokers) != (identity[0], list(range(first, first + len(brokers)))):
+        return Refusal(
+            f"the broker is of cluster {cluster_id}, and {directory} belongs to cluster {identity[0]}",
+            "Name the broker of this directory with --bootstrap.",
+        )
+    return None
 
 
 async def ends_of(admin: "Admin", brokers: Sequence[int], pause_ms: int) -> Ends | None:

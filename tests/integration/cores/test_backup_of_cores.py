@@ -6,17 +6,19 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from fencepost import sync
+from fencepost.cli.backup import cut
 from fencepost.cli.main import cli
 from fencepost.protocol.topics import TRANSACTION_TOPIC, TopicPartition
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.command_line import verify, whom_to_ask
 from tests.kit.cores_broker import Cores
-from tests.kit.cores_moves import reassign
+from tests.kit.cores_moves import ask_for, reassign, wait_for
 from tests.kit.until_stopped import Undone, UntilStopped
 from tests.kit.waiting import until
 
@@ -110,3 +112,23 @@ def test_transactions_are_whole_in_each_backup(tmp_path: Path) -> None:
             found = committed_in(broker.address)
         assert {value: count for value, count in found.items() if count != PARTITIONS} == {}
         assert [value for values in before for value in values if value not in found] == []
+
+
+def test_the_number_of_cores_may_change_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A core that has gone cannot say the ends of its logs: those that have them now do."""
+    broker = BrokerProcess(tmp_path / "broker", data_dir=tmp_path / "data", cores=3)
+    with broker, sync.Client(broker.address) as kafka, kafka.admin() as admin:
+        admin.create_topics("t", partitions=PARTITIONS)
+        cores = Cores(broker)
+        pin = cut.pin
+
+        def pin_and_change(*arguments: Any) -> None:
+            pin(*arguments)
+            if broker.cores == 3:
+                assert ask_for(cores, 2) is None
+                wait_for(cores, 2)
+                broker.cores = 2
+
+        monkeypatch.setattr(cut, "pin", pin_and_change)
+        done = backup(broker, tmp_path / "data", tmp_path / "backup")
+        assert (done.exit_code, broker.cores) == (0, 2), done.output
