@@ -70,7 +70,7 @@ def list_command(pattern: str | None, internal: bool, broker: Broker) -> None:
 
     async def query(admin: "Admin") -> Any:
         shown = [one for one in _matching(await admin.describe_topics(), pattern) if internal or not one.internal]
-        return shown, *await _sizes(admin, shown)
+        return shown, *await _sizes(admin, shown, broker.timeout_s / 3)
 
     shown, sizes, lack = broker.ask(query)
     if broker.as_json:
@@ -81,17 +81,24 @@ def list_command(pattern: str | None, internal: bool, broker: Broker) -> None:
     click.echo(counted(len(shown), "topic") + lack, err=True)
 
 
-async def _sizes(admin: "Admin", topics: "Sequence[TopicDescription]") -> tuple[dict[str, int], str]:
-    """Bytes of all replicas by topic; none if the brokers do not report them, and why."""
+async def _sizes(admin: "Admin", topics: "Sequence[TopicDescription]", timeout_s: float) -> tuple[dict[str, int], str]:
+    """Bytes of all replicas by topic; none if not all brokers report them in time, and why."""
+    import trio
+
     partitions = [TopicPartition(one.name, number) for one in topics for number in range(len(one.partitions))]
     if not partitions:
         return {}, ""
+    directories = None
     try:
-        directories = await admin.describe_log_dirs(partitions=partitions)
+        with trio.move_on_after(timeout_s):
+            directories = await admin.describe_log_dirs(partitions=partitions)
     except KafkaError as error:
-        if error.code not in _NO_SIZES:
+        if error.code in _NO_SIZES:
+            return {}, f". No sizes: {_NO_SIZES[error.code]}."
+        if not error.retriable:
             raise
-        return {}, f". No sizes: {_NO_SIZES[error.code]}."
+    if directories is None:
+        return {}, ". No sizes: not all brokers answer."
     sizes: dict[str, int] = {}
     for replicas in (one.replicas for found in directories.values() for one in found):
         for partition, replica in replicas.items():

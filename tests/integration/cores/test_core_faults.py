@@ -19,6 +19,7 @@ import pytest
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.kit.broker_process import BrokerFailed, BrokerProcess, state_of
+from tests.kit.command_line import command
 from tests.kit.cores_broker import Cores, wire_to
 from tests.kit.waiting import until
 from tests.kit.wire import ConnectionEnded, batch_of, values_in
@@ -138,6 +139,11 @@ def test_a_core_whose_port_is_taken_at_the_first_start_leaves_the_others_serving
             for partition, core in enumerate(leaders):
                 if core != 1:
                     assert cores.produce(core, "t", batch_of(b"v"), partition).error_code == ErrorCode.NONE
+            listed = command(broker, "topic", "list", "--timeout", "9")
+            assert (listed.exit_code, listed.stderr.splitlines()[-1]) == (
+                0,
+                "1 topic. No sizes: not all brokers answer.",
+            ), listed.output
         assert cores.produce(1, "t", batch_of(b"v"), leaders.index(1)).error_code == ErrorCode.NONE
         assert broker.stop() == 0
 
