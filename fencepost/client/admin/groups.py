@@ -54,7 +54,9 @@ class GroupAdmin:
         await self._rpc.retry(self._rpc.cluster.refresh, "finding the brokers")
         for broker in sorted(self._rpc.cluster.brokers):
             route = ToBroker(self._rpc.cluster, broker)
-            response = await self._rpc.response(broker, route, request, "listing groups", at_least=least)
+            response = await self._rpc.response(
+                broker, route, request, f"listing groups of broker {broker}", at_least=least
+            )
             for group in response.groups:
                 if not protocol_types or group.protocol_type in protocol_types:
                     found[group.group_id] = GroupListing(

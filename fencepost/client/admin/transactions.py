@@ -71,7 +71,9 @@ class TransactionAdmin:
         found: set[TransactionListing] = set()
         for broker in sorted(self._rpc.cluster.brokers):
             route = ToBroker(self._rpc.cluster, broker)
-            response = await self._rpc.response(broker, route, request, "listing transactions", at_least=least)
+            response = await self._rpc.response(
+                broker, route, request, f"listing transactions of broker {broker}", at_least=least
+            )
             if response.unknown_state_filters:
                 raise KafkaError(
                     f"the broker does not know the transaction state {response.unknown_state_filters[0]!r}"

@@ -144,6 +144,8 @@ def test_a_core_whose_port_is_taken_at_the_first_start_leaves_the_others_serving
                 0,
                 "1 topic. No sizes: not all brokers answer.",
             ), listed.output
+            refused = command(broker, "group", "list", "--timeout", "3")
+            assert (refused.exit_code, "listing groups of broker 2 got no response" in refused.stderr) == (1, True)
         assert cores.produce(1, "t", batch_of(b"v"), leaders.index(1)).error_code == ErrorCode.NONE
         assert broker.stop() == 0
 
