@@ -9,7 +9,6 @@ import secrets
 import socket
 import struct
 import tempfile
-import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ import trio
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.listeners import EVERY_INTERFACE, PORT_MAX, Listener
 from fencepost.broker.log.storage.layout import CORE_STARTS, CORES_DIRECTORY
-from fencepost.broker.log.storage.lock import hold_cores
+from fencepost.broker.log.storage.lock import hold_cores, lock_within
 from fencepost.broker.metadata.identity import CORES_VERSION, COUNT_SETTINGS, check_format, cluster_id_of, set_format
 from fencepost.broker.metadata.reader import MetadataReader, NoMetadataLog
 from fencepost.broker.network.context import Endpoint
@@ -30,7 +29,7 @@ from fencepost.coordinator.metadata.delta import MetadataCorrupt
 SECRET_BYTES = 32
 _TRIES = 200
 BACKLOG = 128
-PATIENCE_SECONDS, LOOK_SECONDS = 1.0, 0.005
+PATIENCE_SECONDS = 1.0
 """How long the supervisor waits for a core that takes the number of a start: as long as some flushes of the disk."""
 _NUMBER = struct.Struct("@q")
 """Aligned, so that no reader sees half of a new value."""
@@ -307,8 +306,8 @@ def next_start(root: Path, *, wait: bool = True) -> int:
     try:
         if wait:
             fcntl.flock(directory, fcntl.LOCK_EX)
-        else:
-            _lock_soon(directory)
+        elif not lock_within(directory, PATIENCE_SECONDS):
+            raise BlockingIOError("another core takes the number of a start and does not finish: it may be frozen")
         number = read_start(root) + 1
         with path.with_suffix(".tmp").open("w") as file:
             file.write(f"{number}\n")
@@ -319,20 +318,6 @@ def next_start(root: Path, *, wait: bool = True) -> int:
     finally:
         os.close(directory)
     return number
-
-
-def _lock_soon(directory: int) -> None:
-    """Raises BlockingIOError if another process holds the lock for too long."""
-    until = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            return fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if time.monotonic() >= until:
-                raise BlockingIOError(
-                    error.errno, "another core takes the number of a start and does not finish: it may be frozen"
-                ) from None
-        time.sleep(LOOK_SECONDS)
 
 
 def _of_core_0(config: BrokerConfig, cores: int, cluster_id: str) -> BrokerConfig:

@@ -15,7 +15,7 @@ from fencepost.broker.log.storage.store import FlushFailed
 LOCK_FILE = ".lock"
 RELEASE_SECONDS = 15.0
 """How long a start waits for the cores of one whose supervisor was killed: they are stopping."""
-_RETRY_SECONDS = 0.1
+_RETRY_SECONDS = 0.01
 
 logger = logging.getLogger(__name__)
 
@@ -63,25 +63,31 @@ def hold_cores(root: Path) -> BinaryIO:
 
     Forked processes inherit the lock. So the last of them gives it back when it has ended, and its ports are free, too.
     """
-    import fcntl  # here: a broker in memory also runs where there is no such module
-
     (root / CORES_DIRECTORY).mkdir(exist_ok=True)
     held = (root / CORES_DIRECTORY / LOCK_FILE).open("ab")
-    deadline, waits = time.monotonic() + RELEASE_SECONDS, False
+    if not lock_within(held.fileno(), 0):
+        text = "the cores of another broker use %s: if they are stopping, this one starts then, within %.0f s"
+        logger.warning(text, root, RELEASE_SECONDS)
+        if not lock_within(held.fileno(), RELEASE_SECONDS):
+            held.close()
+            raise DirectoryInUse(f"{root} is in use by the cores of another broker")
+    return held
+
+
+def lock_within(fd: int, seconds: float) -> bool:
+    """Lock an open file or directory. Returns False if another process holds it until `seconds` have passed."""
+    import fcntl  # here: a broker in memory also runs where there is no such module
+
+    deadline = time.monotonic() + seconds
     while True:
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             if time.monotonic() >= deadline:
-                held.close()
-                raise DirectoryInUse(f"{root} is in use by the cores of another broker") from error
+                return False
+            time.sleep(_RETRY_SECONDS)
         else:
-            return held
-        if not waits:
-            text = "the cores of another broker use %s: if they are stopping, this one starts then, within %.0f s"
-            logger.warning(text, root, RELEASE_SECONDS)
-        waits = True
-        time.sleep(_RETRY_SECONDS)
+            return True
 
 
 def check_lock(directory: Path, fd: int) -> None:
