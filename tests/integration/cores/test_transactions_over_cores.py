@@ -18,10 +18,10 @@ from fencepost.protocol.messages.api66_list_transactions import ListTransactions
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.cores_broker import GROUP, Cores, wire_to
 from tests.kit.cores_transactions import Producer, begin, committed, end, write
-from tests.kit.wire import TXN_OFFSET_COMMIT, Wire, batch_of, txn_offset_request
+from tests.kit.wire import TXN_OFFSET_COMMIT, Wire, batch_of, produce_request, txn_offset_request
 
 CORES = 3
-WRITE_TXN_MARKERS, LIST_TRANSACTIONS = 27, 66
+PRODUCE, WRITE_TXN_MARKERS, LIST_TRANSACTIONS = 0, 27, 66
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +88,61 @@ def test_a_leader_that_dies_before_its_marker_gets_it_later(cores: Cores, topic:
     write(cores, topic, name, after, value=b"w")
     end(cores, name, after, commit=False)
     assert committed(cores, topic) == [[b"v"]] * 3
+
+
+@pytest.mark.parametrize("fate", ["stands", "dies"])
+def test_the_only_other_core_gets_its_marker_late(cores: Cores, topic: str, fate: str) -> None:
+    """The same where one other core is asked. EndTxn is answered within 5 s (decision 0005)."""
+    name, broker = cores.name_at(1, prefix=topic), cores.broker
+    leaders, producer = cores.leaders(topic), begin(cores, name)
+    for round_ in range(3):  # the first markers open the connection
+        for core in (1, 2):
+            batch = batch_of(
+                b"%d" % round_, producer_id=producer[0], producer_epoch=producer[1], base_sequence=0, transactional=True
+            )
+            where = leaders.index(core)
+            assert cores.produce(core, topic, batch, where, version=12, transactional_id=name).error_code == 0
+        if round_ < 2:
+            producer = end(cores, name, producer, commit=True)
+    broker.signal_core(2, SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(end, cores, name, producer, commit=True)
+        time.sleep(0.5)
+        broker.signal_core(2, SIGCONT) if fate == "stands" else broker.kill_core(2)
+        asked.result(60)
+    expected = [[b"0", b"1", b"2"] if core else [] for core in leaders]
+    assert committed(cores, topic) == expected
+
+
+def test_writes_that_are_sent_together_are_answered_in_their_order(cores: Cores, topic: str) -> None:
+    """Kafka's brokers answer the requests of a connection in their order, also when the first one is verified
+    (KIP-890) and the next ones need nothing."""
+    name, leaders = cores.name_at(0, prefix=topic), cores.leaders(topic)
+    core = next(one for one in cores.numbers if one)
+    with wire_to(cores.broker, core) as wire:
+        for _ in range(3):
+            producer = begin(cores, name)
+            plain = produce_request(topic, batch_of(b"plain"), partition=leaders.index(core))
+            asked = [plain]
+            for sequence in range(3):
+                batch = batch_of(
+                    b"v",
+                    producer_id=producer[0],
+                    producer_epoch=producer[1],
+                    base_sequence=sequence,
+                    transactional=True,
+                )
+                fields = {"partition": leaders.index(core), "transactional_id": name}
+                asked += [produce_request(topic, batch, **fields), plain]
+            frames = [wire.frame(PRODUCE, 12, one) for one in asked]
+            wire.socket.sendall(b"".join(data for _, data in frames))
+            answers = [wire.receive(PRODUCE, 12) for _ in frames]
+            assert [number for number, _ in answers] == [number for number, _ in frames]
+            found = [answer.responses[0].partition_responses[0] for _, answer in answers]
+            assert {one.error_code for one in found} == {ErrorCode.NONE}
+            offsets = [one.base_offset for one in found]
+            assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
+            end(cores, name, producer, commit=True)
 
 
 def test_a_marker_of_an_older_coordinator_is_refused_after_its_restart(cores: Cores, topic: str) -> None:
