@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fencepost.client.admin import Admin
 
 EXIT_FAILED = 1
+LOOK_SECONDS = 0.1
 
 
 class Broker(NamedTuple):
@@ -107,6 +108,19 @@ async def _run(config: dict[str, Any], work: "Callable[[Client], Awaitable[Any]]
 
     async with Client.from_config(config) as kafka:
         return await work(kafka)
+
+
+async def wait_until(done: Callable[[], Awaitable[bool]], timeout_s: float, late: str) -> None:
+    """Look until brokers have done it. Raises KafkaError with the message `late` if that takes longer."""
+    import trio
+
+    from fencepost.client import KafkaError
+
+    with trio.move_on_after(timeout_s):
+        while not await done():  # noqa: ASYNC110 - other processes do it
+            await trio.sleep(LOOK_SECONDS)
+        return
+    raise KafkaError(late)
 
 
 def client_config(bootstrap: str, timeout_s: float, client_id: str) -> dict[str, Any]:

@@ -4,13 +4,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fencepost.cli.connect import Broker, broker_options
+from fencepost.cli.connect import Broker, broker_options, wait_until
 from fencepost.cli.plain_text import counted
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
-
-LOOK_SECONDS = 0.1
 
 
 @click.command("cores", short_help="Change the number of cores while the broker runs.")
@@ -28,8 +26,6 @@ def cores_command(count: int, broker: Broker) -> None:
     """
 
     async def query(admin: "Admin") -> None:
-        import trio
-
         from fencepost.client.admin.client import parts_of
         from fencepost.client.admin.requests import failure
         from fencepost.protocol.api_keys import ApiKey
@@ -48,12 +44,16 @@ def cores_command(count: int, broker: Broker) -> None:
         async def running() -> int:
             return len((await asked.ask(first, DescribeClusterRequest())).brokers)
 
+        async def done() -> bool:
+            found = await asked.policy.run(running, what="describing the cluster")
+            return found == count and not await admin.list_partition_reassignments()
+
         await asked.policy.run(change, what="changing the number of cores")  # core 0 may be starting again
-        while (  # noqa: ASYNC110 - other processes do it
-            await asked.policy.run(running, what="describing the cluster") != count
-            or await admin.list_partition_reassignments()
-        ):
-            await trio.sleep(LOOK_SECONDS)
+        late = (
+            f"the change to {counted(count, 'core')} takes longer than {broker.timeout_s:g} s, and continues:"
+            " `fencepost cluster reassignments` shows what is left, and the broker's log what it waits for"
+        )
+        await wait_until(done, broker.timeout_s, late)
 
     broker.ask(query)
     broker.print({"cores": count}, f"The broker runs on {counted(count, 'core')}.")

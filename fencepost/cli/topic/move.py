@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.completion.names import complete_topics
-from fencepost.cli.connect import Broker, broker_options, print_json
+from fencepost.cli.connect import LOOK_SECONDS, Broker, broker_options, print_json, wait_until
 from fencepost.cli.plain_text import counted, places
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
 
-LOOK_SECONDS = 0.1
 LOOKS = 50
 
 
@@ -50,8 +49,15 @@ def move(name: str, numbers: tuple[int, ...], target: int, broker: Broker) -> No
         wanted = [TopicPartition(name, number) for number in dict.fromkeys(numbers)]
         found = (await admin.describe_topics(name))[name].partitions
         await admin.alter_partition_reassignments({tp: [target] for tp in wanted})
-        while await admin.list_partition_reassignments(wanted):  # noqa: ASYNC110 - another process ends them
-            await trio.sleep(LOOK_SECONDS)
+
+        async def done() -> bool:
+            return not await admin.list_partition_reassignments(wanted)
+
+        late = (
+            f"the move takes longer than {broker.timeout_s:g} s, and continues: `fencepost cluster reassignments` shows"
+            " what is left, and the broker's log what it waits for"
+        )
+        await wait_until(done, broker.timeout_s, late)
         for _ in range(LOOKS):
             now = (await admin.describe_topics(name))[name].partitions
             stayed = [tp for tp in wanted if now[tp.partition].leader != target]

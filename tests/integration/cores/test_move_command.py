@@ -96,3 +96,14 @@ def test_a_log_that_is_offline_is_named_once_and_goes_when_it_is_repaired(cores:
     until(lambda: ongoing(cores), lambda left: not left)
     assert cores.leaders("orders")[number] == 1
     assert values_in(cores.fetch(1, "orders", number)) == [b"kept", b"lost"]
+
+
+def test_it_gives_up_after_its_timeout_and_the_move_goes_on(cores: Cores) -> None:
+    """As every command does; a move waits while the new core does not answer."""
+    partition = cores.create("orders", 2).index(0)
+    cores.broker.signal_core(1, SIGSTOP)
+    code, _, why = move(cores, "orders", "-p", str(partition), "--to", "2", "--timeout", "3")
+    assert (code, "the move takes longer than 3 s, and continues" in why) == (1, True), why
+    assert list(ongoing(cores)) == [TopicPartition("orders", partition)]
+    cores.broker.signal_core(1, SIGCONT)
+    until(lambda: cores.leaders("orders")[partition] == 1)

@@ -188,3 +188,14 @@ def test_the_command_waits_for_a_core_0_that_starts_again(cores: Cores) -> None:
         os.kill(broker.pid, SIGCONT)
         said, _ = asked.communicate()
     assert (asked.returncode, said) == (0, "The broker runs on 3 cores.\n")
+
+
+def test_the_command_gives_up_after_its_timeout_and_the_change_goes_on(cores: Cores) -> None:
+    broker = cores.broker
+    os.kill(broker.pid, SIGSTOP)  # so that the supervisor starts no core yet
+    line = [sys.executable, "-m", "fencepost", "cluster", "cores", "3", "--timeout", "3", "--bootstrap", broker.address]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert (done.returncode, "the change to 3 cores takes longer than 3 s, and continues" in done.stderr) == (1, True)
+    os.kill(broker.pid, SIGCONT)
+    wait_for(cores, 3)
+    broker.cores = 3
