@@ -91,7 +91,7 @@ class Decisions:
         ticket: Ticket,
     ) -> Answer:
         """Wait until the answer may be sent. Decide again after the previous transaction's markers, with a fresh
-        producer id, or if another writer's rows came before the decision's own.
+        producer id, if another writer's rows came before the decision's own, or if the shard was unloaded.
         """
         deadline = trio.current_time() + self._config.completion_wait_ms / 1000
         try:
@@ -110,11 +110,17 @@ class Decisions:
                     except LogSuperseded:
                         await self._runtime.loaded(self._runtime.shard_of(transactional_id))
                     else:
-                        return self._durable(shard, transactional_id, command, reply, ticket, caller)
+                        is_early = reply.after_markers and self._lacks_markers(shard, transactional_id)
+                        if not is_early or trio.current_time() >= deadline:
+                            return self._durable(shard, transactional_id, command, reply, ticket, caller)
                 shard = self._runtime.shard_of(transactional_id)
                 decision, ticket = self._decide(shard, transactional_id, command, caller)
         except LogWriteFailed as error:
             return _refused(transactional_id, error)
+
+    def _lacks_markers(self, shard: TxnShard, transactional_id: str) -> bool:
+        """Whether the shard was unloaded while markers were written: its next load writes them again."""
+        return bool(shard.refusal) or isinstance(shard.state.state_of(transactional_id), PrepareCommit | PrepareAbort)
 
     def _durable(
         self,

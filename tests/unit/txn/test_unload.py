@@ -33,7 +33,7 @@ async def test_an_unloaded_shard_answers_not_coordinator_and_comes_back_as_it_wa
 
 
 async def test_requests_that_wait_for_markers_are_answered_at_the_unload(nursery: trio.Nursery, world: World) -> None:
-    """Row T7: the outcome stands for its own request; another one has to look for the new coordinator."""
+    """Row T7: whoever reads after EndTxn was answered sees the outcome (decision 0005), so the client repeats it."""
     identity = await begin(world, P0)
     world.cluster.gate = trio.Event()
     answers: dict[str, ErrorCode] = {}
@@ -51,7 +51,7 @@ async def test_requests_that_wait_for_markers_are_answered_at_the_unload(nursery
     assert (answers, world.service.completing) == ({}, 1)
     partition = unload(world)
     await trio.testing.wait_all_tasks_blocked()
-    assert answers == {"end": NONE, "init": NOT_COORDINATOR}
+    assert answers == {"end": NOT_COORDINATOR, "init": NOT_COORDINATOR}
     assert world.service.completing == 0, "its markers are the business of the next coordinator"
     rounds = len(world.cluster.rounds)
     world.cluster.gate.set()
@@ -61,7 +61,27 @@ async def test_requests_that_wait_for_markers_are_answered_at_the_unload(nursery
     await world.service.runtime.load(partition)
     await trio.testing.wait_all_tasks_blocked()
     assert len(world.cluster.rounds) == rounds + 1
+    assert (await end_txn(world.service, TX, *identity, True, client_version=2)).error is NONE
     assert committed(world, P0) == ["x"]
+
+
+async def test_an_end_waits_for_the_markers_of_the_next_load(nursery: trio.Nursery, world: World) -> None:
+    """Row T7, decision 0005: the partition of the coordinator began to move, and stays."""
+    identity = await begin(world, P0)
+    world.cluster.gate = trio.Event()
+    answers: list[ErrorCode] = []
+
+    async def end() -> None:
+        answers.append((await end_txn(world.service, TX, *identity, True, client_version=2)).error)
+
+    nursery.start_soon(end)
+    await trio.testing.wait_all_tasks_blocked()
+    await world.service.runtime.load(unload(world))
+    await trio.testing.wait_all_tasks_blocked()
+    assert (answers, committed(world, P0)) == ([], [])
+    world.cluster.gate.set()
+    await trio.testing.wait_all_tasks_blocked()
+    assert (answers, committed(world, P0)) == ([NONE], ["x"])
 
 
 async def test_no_transaction_times_out_where_its_shard_is_not_owned(
