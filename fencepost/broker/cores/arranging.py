@@ -90,7 +90,7 @@ class _Arrangement:
         first = config.node_id
         self.moved = new_leaders(image, range(first, first + cores))
         numbers = range(cores)
-        paths = {**{number: root / CORES_DIRECTORY / str(number) for number in numbers}, **core_directories(root)}
+        paths = {**{number: root / CORES_DIRECTORY / str(number) for number in numbers}, **core_directories(root, disk)}
         self.stores = {number: FileStore(path, disk=disk) for number, path in paths.items()}
         wanted = {
             tp: Wanted(topic.topic_id, self.stores[self.moved.get(tp, topic.assignment[number].leader) - first])

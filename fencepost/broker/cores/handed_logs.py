@@ -87,9 +87,16 @@ def offsets_in(handed: Handed) -> dict[str, int]:
 def take(handed: Handed, own: FileStore, tp: TopicPartition) -> None:
     """Give a handed log its name in the directory of this core, whose checkpoint files have its offsets by now.
 
-    The caller calls `sync_names`. Raises OSError.
+    The caller calls `sync_names`, and then `forget_offsets`. Raises OSError.
     """
     own.adopt_child(handed.store, handed.name, str(tp))
+
+
+def forget_offsets(own: FileStore, tp: TopicPartition) -> None:
+    """Of a taken log whose name is durable: before, a power cut could undo the rename, and keep the deletion.
+
+    Raises OSError.
+    """
     own.child(str(tp)).remove(MOVED_OFFSETS)
 
 

@@ -16,12 +16,21 @@ from typing import Any, Protocol
 
 import trio
 
-from fencepost.broker.cores.handed_logs import Handed, HandedLogs, delete, hand_over, offsets_in, sync_names, take
+from fencepost.broker.cores.handed_logs import (
+    Handed,
+    HandedLogs,
+    delete,
+    forget_offsets,
+    hand_over,
+    offsets_in,
+    sync_names,
+    take,
+)
 from fencepost.broker.log.durability.upkeep import sync_all
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import Refusal
 from fencepost.broker.log.storage.files import FileStore
-from fencepost.broker.log.storage.layout import CORES_DIRECTORY, core_directories
+from fencepost.broker.log.storage.layout import core_directories
 from fencepost.broker.log.storage.store import CorruptLogFile, FlushFailed, SyncTask
 from fencepost.broker.ports import Broker
 from fencepost.coordinator.metadata.image import PartitionImage, TopicImage
@@ -63,8 +72,8 @@ class LiveMoves:
         assert isinstance(node.logs.store, FileStore), "cores have files"
         self._own = node.logs.store
         self._root, self._first = root, first
-        self._stores = {first + number: FileStore(path) for number, path in core_directories(root).items()}
-        self._stores[self._id] = self._own
+        self._stores = {self._id: self._own}
+        self._note_directories()
         self._logs = HandedLogs(self._stores.values())
         self._others: OtherCores
         """Set by `run`."""
@@ -101,6 +110,7 @@ class LiveMoves:
                     sync_all(self._adopt(found, tp, topic_id))
                     self._rename(found, tp)
                     sync_names(found.store, self._own)
+                    forget_offsets(self._own, tp)
                     logger.info("partition taken partition=%s from=%s", tp, found.store.place)
                 else:
                     self._moving.add(tp)
@@ -139,11 +149,13 @@ class LiveMoves:
             return None
         target = now.adding_replicas[0]
         if target not in self._stores:  # it may be a core that began later
-            path = self._root / CORES_DIRECTORY / str(target - self._first)
-            if not path.is_dir():
-                return None
-            self._stores[target] = FileStore(path)
-        return target
+            self._note_directories()
+        return target if target in self._stores else None
+
+    def _note_directories(self) -> None:
+        disk = self._own.disk
+        for number, path in core_directories(self._root, disk).items():
+            self._stores.setdefault(self._first + number, FileStore(path, disk=disk))
 
     def _note_leaving(self, topic: TopicImage) -> None:
         for number, one in enumerate(topic.assignment):
@@ -212,8 +224,8 @@ class LiveMoves:
                 self._handed[tp] = topic_id
                 self._not_before.pop((tp, topic_id), None)
                 node.logs.release(tp, f"{tp} has moved to broker {target}")
-                node.logs.kept.forget(tp)
                 await trio.to_thread.run_sync(sync_names, self._stores[target], self._own)
+                node.logs.kept.forget(tp)  # not before: a power cut could undo the rename, and keep their deletion
                 logger.info("partition handed over partition=%s to=%d", tp, target)
                 return
         await self._lead_again(log)
@@ -330,6 +342,7 @@ class LiveMoves:
             return False
         self._rename(found, tp)
         await trio.to_thread.run_sync(sync_names, found.store, self._own)
+        forget_offsets(self._own, tp)
         return True
 
     async def _lose(self, tp: TopicPartition) -> None:

@@ -4,6 +4,7 @@ import os
 import re
 from pathlib import Path
 
+from fencepost.broker.log.storage.disk import SYSTEM_DISK, Disk
 from fencepost.broker.log.storage.store import Store
 from fencepost.protocol.topics import TopicPartition
 
@@ -36,10 +37,10 @@ def absolute(place: str) -> str:
     return os.path.abspath(place) if os.path.isdir(place) else place
 
 
-def core_directories(root: Path) -> dict[int, Path]:
+def core_directories(root: Path, disk: Disk = SYSTEM_DISK) -> dict[int, Path]:
     """The directories of the cores by their numbers: that of core 0 is the data directory. Raises OSError."""
     try:
-        names = os.listdir(root / CORES_DIRECTORY)
+        names = [one.name for one in disk.listing(str(root / CORES_DIRECTORY))]
     except FileNotFoundError:
         names = []
     numbers = sorted(int(name) for name in names if name.isascii() and name.isdigit())

@@ -10,6 +10,7 @@ from fencepost.broker.cores.handed_logs import (
     Handed,
     HandedLogs,
     delete,
+    forget_offsets,
     hand_over,
     handed_name,
     offsets_in,
@@ -52,6 +53,8 @@ class Core:
     def receive(self, found: Handed, tp: TopicPartition = TP) -> PartitionLog:
         sync_all(self.logs.kept.adopt(tp, TOPIC_ID, offsets_in(found)))
         take(found, self.store, tp)
+        sync_names(found.store, self.store)
+        forget_offsets(self.store, tp)
         self.logs.add({tp: self.logs.kept.log_starts.get(tp, 0)})
         return self.log(tp)
 
