@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 SECTOR_BYTES = 512
 
@@ -85,6 +85,74 @@ class SimFile:
         return left_over
 
 
+Twins = dict[int, Any]
+"""The copies of nodes, and of renames, by the id of what was copied."""
+
+
+def twin_of(node: "SimFile | SimDirectory", twins: Twins) -> "SimFile | SimDirectory":
+    """The copy of a node; each has one."""
+    if id(node) not in twins:
+        twins[id(node)] = node.copy(twins) if isinstance(node, SimDirectory) else node.copy()
+    found: SimFile | SimDirectory = twins[id(node)]
+    return found
+
+
+class Half(dict[str, "SimFile | SimDirectory | None"]):
+    """What one of two directories knows of a rename from one into the other."""
+
+    def __init__(self, names: NameChange, rename: "Rename") -> None:
+        super().__init__(names)
+        self.rename = rename
+
+
+class Rename:
+    """A rename from one directory into another: one transaction of the journal, which survives whole or not at all.
+
+    It is durable when both directories are synced, or one of them with a later change of the same name.
+    """
+
+    def __init__(self) -> None:
+        self.halves: list[tuple[SimDirectory, Half]] = []
+        self.unsynced_in: list[SimDirectory] = []
+
+    def change(self, directory: "SimDirectory", names: NameChange) -> None:
+        """One half of it, in the cache."""
+        half = Half(names, self)
+        self.halves.append((directory, half))
+        self.unsynced_in.append(directory)
+        directory.change(half)
+
+    def waits(self, synced: "SimDirectory") -> bool:
+        """Whether it waits for the other directory, when this one is synced."""
+        self.unsynced_in = [one for one in self.unsynced_in if one is not synced]
+        return bool(self.unsynced_in)
+
+    def settle(self) -> None:
+        """It is durable, with all that happened in these directories before."""
+        for directory, half in self.halves:
+            while any(one is half for one in directory.unsynced):
+                directory.settle(directory.unsynced[0])
+
+    def forget(self) -> None:
+        """It is lost, with all that happened in these directories after it, and is not durable."""
+        for directory, half in self.halves:
+            numbers = [number for number, one in enumerate(directory.unsynced) if one is half]
+            for number in numbers:
+                lost = directory.unsynced[number:]
+                del directory.unsynced[number:]
+                for one in lost:
+                    if isinstance(one, Half):
+                        one.rename.forget()
+
+    def copy(self, twins: Twins) -> "Rename":
+        """Without its halves, which the copies of its directories add."""
+        if id(self) not in twins:
+            twin = twins[id(self)] = Rename()
+            twin.unsynced_in = [twin_of(one, twins) for one in self.unsynced_in]  # type: ignore[misc]
+        found: Rename = twins[id(self)]
+        return found
+
+
 class SimDirectory:
     """The names in a directory, in the cache and on the platter."""
 
@@ -99,46 +167,79 @@ class SimDirectory:
         self.unsynced.append(names)
 
     def sync(self) -> None:
-        """The names are durable."""
-        for names in self.unsynced:
+        """The names are durable; a rename to or from another directory is when that is synced, too."""
+        waiting: list[Half] = []
+        for names in list(self.unsynced):
+            if isinstance(names, Half) and names.rename.waits(self):
+                waiting.append(names)
+                continue
+            for one in waiting:
+                if one.keys() & names.keys():
+                    one.rename.settle()
+            self.settle(names)
+
+    def settle(self, names: NameChange) -> None:
+        """One change is durable, unless it is already."""
+        if any(one is names for one in self.unsynced):
+            self.unsynced = [one for one in self.unsynced if one is not names]
             _apply_names(self.durable, names)
-        self.unsynced.clear()
+            if isinstance(names, Half):
+                names.rename.settle()
 
     def forget_unsynced(self) -> None:
         """A sync failed. Unlike pages, names stay in the journal until they are written, or for ever."""
 
-    def copy(self, twins: "dict[int, SimFile | SimDirectory] | None" = None) -> "SimDirectory":
+    def copy(self, twins: "Twins | None" = None) -> "SimDirectory":
         """The same directory, with all that is in it, in the hands of another process."""
         twins = {} if twins is None else twins
-
-        def twin_of(node: "SimFile | SimDirectory") -> "SimFile | SimDirectory":
-            if id(node) not in twins:
-                twins[id(node)] = node.copy(twins) if isinstance(node, SimDirectory) else node.copy()
-            return twins[id(node)]
-
-        twin = SimDirectory()
-        twin.entries = {name: twin_of(node) for name, node in self.entries.items()}
-        twin.durable = {name: twin_of(node) for name, node in self.durable.items()}
-        twin.unsynced = [
-            {name: None if node is None else twin_of(node) for name, node in names.items()} for names in self.unsynced
-        ]
+        twin = twins[id(self)] = SimDirectory()
+        twin.entries = {name: twin_of(node, twins) for name, node in self.entries.items()}
+        twin.durable = {name: twin_of(node, twins) for name, node in self.durable.items()}
+        for names in self.unsynced:
+            copied = {name: None if node is None else twin_of(node, twins) for name, node in names.items()}
+            if isinstance(names, Half):
+                rename = names.rename.copy(twins)
+                copied = Half(copied, rename)
+                rename.halves.append((twin, copied))
+            twin.unsynced.append(copied)
         return twin
 
     def survivor(self, fate: "Fate", random: Random) -> "SimDirectory":
         """What a power cut leaves of the names and, below them, of the files.
 
         The names of one directory reach the platter in the order in which they changed, as on a file system with a
-        journal: after the first that is lost none survives. Between directories there is no order.
+        journal: after the first that is lost none survives. Between directories there is no order, but for renames.
         """
+        root = self if not self._renames() else self.copy()
+        while renames := root._renames():
+            if fate(renames[0].halves[0][1], False, random) is None:
+                renames[0].forget()
+            else:
+                renames[0].settle()
+        return root._left(fate, random)
+
+    def _left(self, fate: "Fate", random: Random) -> "SimDirectory":
         left = dict(self.durable)
         for names in self.unsynced:
             if fate(names, False, random) is None:
                 break
             _apply_names(left, names)
         twin = SimDirectory()
-        twin.entries = {name: node.survivor(fate, random) for name, node in sorted(left.items())}
+        twin.entries = {
+            name: node._left(fate, random) if isinstance(node, SimDirectory) else node.survivor(fate, random)
+            for name, node in sorted(left.items())
+        }
         twin.durable = dict(twin.entries)
         return twin
+
+    def _renames(self) -> list[Rename]:
+        """Those between directories from here on down that are not durable."""
+        found = [names.rename for names in self.unsynced if isinstance(names, Half)]
+        below = {**self.durable, **self.entries}
+        for _, node in sorted(below.items()):
+            if isinstance(node, SimDirectory):
+                found += node._renames()
+        return found
 
 
 Fate = Callable[[Change | NameChange, bool, Random], Change | None]

@@ -137,13 +137,16 @@ class SimBroker:
     def _die(self, error: Exception) -> None:
         logger.info("the broker died: %r", error)
         self.failure = error
-        self._gone(self.disk.kill())
+        self._gone(self._killed())
+
+    def _killed(self) -> SimDisk:
+        return self.disk.kill()
 
     # Deaths
 
     def kill(self) -> None:
         """Kill -9, this very moment: what it wrote is in the page cache, and no answer leaves any more."""
-        self._gone(self.disk.kill())
+        self._gone(self._killed())
 
     def power_cut(self, fate: Fate) -> None:
         """The power goes: what was not synced is left as `fate` says."""

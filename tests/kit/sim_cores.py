@@ -1,8 +1,13 @@
-"""Cores of one machine in this process: the real `Core` of each, over a simulated disk and network of its own."""
+"""Cores of one machine in this process: the real `Core` of each, over a simulated network of its own.
+
+If partitions move, all cores have one disk, and lose their power together. Otherwise each has a disk of its own.
+"""
 
 import dataclasses
 import mmap
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import trio
@@ -15,6 +20,7 @@ from fencepost.broker.cores.place import Core
 from fencepost.broker.listeners import configured_addresses, end_points
 from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
 from fencepost.broker.log.storage.files import FileStore
+from fencepost.broker.log.storage.layout import CORES_DIRECTORY
 from fencepost.broker.metadata.log import METADATA_PARTITION
 from fencepost.broker.network.connection import Connection
 from fencepost.broker.network.context import Endpoint, Session
@@ -30,12 +36,15 @@ from fencepost.coordinator.metadata.several_brokers import register_all
 from fencepost.coordinator.metadata.start_records import Registration
 from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.records import decode_records
+from tests.kit.determinism import nap
+from tests.kit.disk_nodes import Fate, SimDirectory
 from tests.kit.sim_broker import DATA_PATH, SimBroker, sim_config
 from tests.kit.sim_disk import SimDisk
 from tests.kit.sim_flush import SimFlushes
 from tests.kit.sim_network import SimNetwork, exchange
 
 FIRST_NODE_ID, FIRST_PORT = 1, 9092
+THREAD_SECONDS = 0.003
 
 
 class SimLayout(Layout):
@@ -167,7 +176,11 @@ class SimCore(SimBroker):
         """How long it stays down after its next death."""
         self.is_up = False
         """Whether its process runs; it may still be starting."""
-        self._all = cores
+        self.machine = cores
+        self.path = DATA_PATH
+        if cores.disk is not None:
+            self.disk = SimDisk(cores.disk)
+            self.path = core_path(number)
 
     async def start(self) -> bool:
         alive = await super().start()
@@ -178,7 +191,7 @@ class SimCore(SimBroker):
         return alive
 
     def make_node(self, disk: SimDisk) -> Node:
-        store = FileStore(DATA_PATH, DescriptorPool(64), disk=disk)
+        store = FileStore(self.path, DescriptorPool(64), disk=disk)
         store.make()
         self.is_up = True
         return Node(
@@ -187,8 +200,21 @@ class SimCore(SimBroker):
             self._random.randbytes,
             threads=SimFlushes(self.flush_seconds, self.flush_order),
             listening=False,
-            place=_Place(self, self._all.layout_of_next_start(), store),
+            place=_Place(self, self.machine.layout_of_next_start(), store),
         )
+
+    def _killed(self) -> SimDisk:
+        return self.disk.kill() if self.machine.disk is None else self.disk.kill_one()
+
+    def power_cut(self, fate: Fate) -> None:
+        """Of this core alone if it has a disk of its own, otherwise of all cores."""
+        if self.machine.disk is None:
+            super().power_cut(fate)
+        else:
+            self.machine.disk = self.machine.disk.survivor(fate, Random(self._random.getrandbits(32)))
+            for core in self.machine.members:
+                core._gone(SimDisk(self.machine.disk))
+            self.machine.forget_metadata_end()
 
     def _gone(self, disk: SimDisk) -> None:
         self.is_up = False
@@ -204,8 +230,10 @@ class SimCore(SimBroker):
 class SimCores:
     """The cores, and what their supervisor keeps: the layout, and the number of the last start."""
 
-    def __init__(self, settings: Mapping[str, str], count: int) -> None:
+    def __init__(self, settings: Mapping[str, str], count: int, one_disk: bool = False) -> None:
         """Make the layout; `members` are added by the caller, as many as there are configurations."""
+        self.disk = SimDirectory() if one_disk else None
+        """That of all cores, if they have one."""
         self.configs = tuple(_config(settings, number) for number in range(count))
         self.members: list[SimCore] = []
         names = socket_names()
@@ -222,8 +250,12 @@ class SimCores:
         """The file `core-starts`: durable before a core starts."""
 
     def layout_of_next_start(self) -> Layout:
+        return dataclasses.replace(self.layout, start=self.next_start())
+
+    def next_start(self) -> int:
+        """As `layout.next_start`."""
         self.starts += 1
-        return dataclasses.replace(self.layout, start=self.starts)
+        return self.starts
 
     def forget_metadata_end(self) -> None:
         """The machine starts anew: core 0 has to say what is durable."""
@@ -250,6 +282,11 @@ class SimCores:
         self.layout.close()
 
 
+def core_path(number: int) -> Path:
+    """The directory of a core, if all have one disk."""
+    return DATA_PATH / CORES_DIRECTORY / str(number) if number else DATA_PATH
+
+
 def _config(settings: Mapping[str, str], number: int) -> BrokerConfig:
     own = {
         "node.id": str(FIRST_NODE_ID + number),
@@ -268,3 +305,10 @@ async def register_cores(node: Broker, configs: Sequence[BrokerConfig]) -> None:
             for one in configs
         },
     )
+
+
+async def run_sync(call: Callable[..., Any], *arguments: Any, **_how: Any) -> Any:
+    """As `trio.to_thread.run_sync`: the call happens at one moment, some time later."""
+    with trio.CancelScope(shield=True):
+        await nap(THREAD_SECONDS)
+    return call(*arguments)

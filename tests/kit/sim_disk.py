@@ -14,12 +14,12 @@ from random import Random
 from fencepost.broker.log.storage.disk import DirectoryEntry
 from fencepost.broker.log.storage.store import Bytes
 from tests.kit.disk_faults import Fault
-from tests.kit.disk_nodes import Fate, SimDirectory, SimFile
+from tests.kit.disk_nodes import Fate, Rename, SimDirectory, SimFile, Twins, twin_of
 
 NO_REGIONS = 1 << 62
 """A simulated file has no descriptor that a socket could send from: every read is bytes."""
 
-SPACE_TAKERS = frozenset({"create", "mkdir", "rename"})
+SPACE_TAKERS = frozenset({"create", "mkdir", "rename", "move"})
 """The calls that a full disk refuses."""
 
 
@@ -50,6 +50,14 @@ class SimDisk:
         """The disk as the next process finds it after kill -9: the page cache lives, unsynced changes stay unsynced."""
         return SimDisk(self.root.copy())
 
+    def kill_one(self) -> "SimDisk":
+        """As `kill`, of one of several processes on the same disk: what it still calls, it does to a copy."""
+        others = SimDisk(self.root)
+        twins: Twins = {}
+        self.root = self.root.copy(twins)
+        self._open = {fd: (twin_of(node, twins), path) for fd, (node, path) in self._open.items()}
+        return others
+
     def power_cut(self, fate: Fate, seed: int = 0) -> "SimDisk":
         """The disk as it is after a power cut: of what was not synced there is left what `fate` picks."""
         return SimDisk(self.root.survivor(fate, Random(seed)))
@@ -78,9 +86,10 @@ class SimDisk:
     def open(self, path: str, flags: int, mode: int) -> int:
         """As `os.open`, for files and (to sync them) directories."""
         parent, name = self._parent(path)
-        node = parent.entries.get(name) if name else parent
-        missing = node is None and flags & os.O_CREAT
+        missing = name and name not in parent.entries and flags & os.O_CREAT
         self._io("create" if missing else "open", path)
+        parent, name = self._parent(path)  # the process may have been killed within the call
+        node = parent.entries.get(name) if name else parent
         if node is None:
             if not missing:
                 raise _error(errno.ENOENT, path)
@@ -100,14 +109,14 @@ class SimDisk:
 
     def pread(self, fd: int, length: int, offset: int) -> bytes:
         """As `os.pread`."""
-        file, path = self._file(fd)
-        self._io("pread", path)
+        self._io("pread", self._open[fd][1])
+        file, _ = self._file(fd)
         return bytes(file.data[offset : offset + length])
 
     def pwrite(self, fd: int, data: Bytes, offset: int) -> int:
         """As `os.pwrite`: on a disk that fills up, or by a fault, it takes a part of the bytes, or none."""
+        fault = self._io("pwrite", self._open[fd][1])
         file, path = self._file(fd)
-        fault = self._io("pwrite", path)
         count = len(data) if fault is None or fault.takes_bytes is None else min(fault.takes_bytes, len(data))
         if self.room_bytes is not None:
             over = max(0, min(count, file.allocated - offset))  # what stands there has its room
@@ -121,8 +130,8 @@ class SimDisk:
 
     def ftruncate(self, fd: int, length: int) -> None:
         """As `os.ftruncate`."""
-        file, path = self._file(fd)
-        self._io("ftruncate", path)
+        self._io("ftruncate", self._open[fd][1])
+        file, _ = self._file(fd)
         file.truncate(length)
 
     def fdatasync(self, fd: int) -> None:
@@ -173,21 +182,25 @@ class SimDisk:
         if name in parent.entries or not name:
             raise _error(errno.EEXIST, path)
         self._io("mkdir", path)
-        parent.change({name: SimDirectory()})
+        self._parent(path)[0].change({name: SimDirectory()})
 
     def rename(self, path: str, to: str) -> None:
-        """As `os.replace`, within one directory: all that a log ever asks for."""
-        self._io("rename", path)
+        """As `os.replace`; one from a directory into another is a "move", and durable when both are synced."""
+        self._io("rename" if self._parent(path)[0] is self._parent(to)[0] else "move", path)
         parent, name = self._parent(path)
         other, new_name = self._parent(to)
-        assert other is parent, "renames stay within a directory"
         node = parent.entries.get(name)
         if node is None:
             raise _error(errno.ENOENT, path)
-        there = parent.entries.get(new_name)
+        there = other.entries.get(new_name)
         if isinstance(there, SimDirectory) and there.entries:
             raise _error(errno.ENOTEMPTY, to)
-        parent.change({name: None, new_name: node})
+        if other is parent:
+            parent.change({name: None, new_name: node})
+        else:
+            rename = Rename()
+            rename.change(parent, {name: None})
+            rename.change(other, {new_name: node})
 
     def unlink(self, path: str) -> None:
         """As `os.unlink`."""
@@ -228,13 +241,12 @@ class SimDisk:
         return None
 
     def _sync(self, kind: str, fd: int) -> None:
-        node, path = self._open[fd]
         try:
-            self._io(kind, path)
+            self._io(kind, self._open[fd][1])
         except OSError:
-            node.forget_unsynced()
+            self._open[fd][0].forget_unsynced()
             raise
-        node.sync()
+        self._open[fd][0].sync()
 
     def _file(self, fd: int) -> tuple[SimFile, str]:
         node, path = self._open[fd]

@@ -66,7 +66,12 @@ CONTROLS = (
 REDUNDANT = Control(("SeqRule",), "objects", "")
 """The session rule covers it: nothing is violated."""
 
-CORES: dict[str, Scope] = {"markers of TV1": {"Version": "1"}, "markers of TV2": {}}
+CORES: dict[str, Scope] = {
+    "markers of TV1": {"Version": "1"},
+    "markers of TV2": {},
+    "moves under TV1": {"Version": "1", "MaxMoves": "1", "MaxRestarts": "0"},
+    "moves under TV2": {"Leaders": '{"a"}', "MaxMoves": "2"},
+}
 """Those of docs/models/cores.cfg."""
 
 CORES_CONTROLS = (
@@ -76,6 +81,8 @@ CORES_CONTROLS = (
     Control(("EpochRule",), "markers of TV1", "EndsAsDecided"),
     Control(("FenceRule",), "markers of TV1", "EndsAsDecided"),
     Control(("OnceRule",), "markers of TV1", "EndsAsDecided"),
+    Control(("LeadRule",), "moves under TV2", "AnsweredIsWhole"),
+    Control(("TakeRule",), "moves under TV1", "EndsAsDecided"),
 )
 
 

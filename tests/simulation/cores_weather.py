@@ -22,6 +22,9 @@ Kind = Literal[
     "sender dies, marker late",
     "receiver dies",
     "receiver dies, marker written",
+    "kill amid a move",
+    "power cut amid a move",
+    "moves fail",
 ]
 KINDS: tuple[Kind, ...] = (
     "kill",
@@ -37,6 +40,8 @@ KINDS: tuple[Kind, ...] = (
     "receiver dies",
     "receiver dies, marker written",
 )
+MOVE_KINDS: tuple[Kind, ...] = ("kill amid a move", "kill amid a move", "power cut amid a move", "moves fail")
+"""In worlds in which partitions move."""
 
 
 class Event(NamedTuple):
@@ -111,11 +116,11 @@ def markers_in(request: Request) -> WriteTxnMarkersRequest:
     return found
 
 
-def blow(random: Random, seconds: float, cores: int) -> Event:
-    """A blow to one of the cores, within these seconds."""
+def blow(random: Random, seconds: float, cores: int, *, moves: bool) -> Event:
+    """A blow to one of the cores, within these seconds; if partitions move, mostly amid moves."""
     return Event(
         at_seconds=random.uniform(0.1, seconds),
-        kind=random.choice(KINDS),
+        kind=random.choice((*KINDS, *3 * MOVE_KINDS) if moves else KINDS),
         core=random.randrange(cores),
         after_calls=random.randint(1, 30),
         after_passes=random.choice((0, 0, 1, 2, 3, 5, 8, 13)),

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,10 +18,11 @@ from tests.kit.determinism import nap
 from tests.kit.disk_nodes import everything, nothing, sampled
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, Place
 from tests.kit.sim_broker import filter_of
-from tests.kit.sim_cores import SimCore, SimCores, register_cores
+from tests.kit.sim_cores import SimCore, SimCores, register_cores, run_sync
 from tests.kit.sim_network import Fate, Request, SimNetwork
 from tests.simulation.cluster_lines import ClusterLine
-from tests.simulation.cores_weather import CoreWeather, Event, blow, markers_in
+from tests.simulation.core_moves import Moves
+from tests.simulation.cores_weather import MOVE_KINDS, CoreWeather, Event, blow, markers_in
 from tests.simulation.lines import Line
 from tests.simulation.node_state import epochs_ahead, open_transactions, state_of_all, strip
 from tests.simulation.watch import Watch
@@ -35,6 +37,8 @@ from tests.simulation.whole_world import (
 )
 
 INTERNAL_PARTITIONS = 3
+MOVING = (2, 4, 5, 6, 10, 12, 13, 15)
+"""In half of the worlds partitions move: those whose seeds have these remainders by 16."""
 
 
 class CoresLine(ClusterLine):
@@ -58,7 +62,10 @@ class CoresWorld(WholeWorld):
         self.count = random.choice((2, 3, 3))
         versions = tuple(random.choice((2, 1)) for _ in self.plan.versions)
         self.plan = dataclasses.replace(self.plan, versions=versions, own_client=False, own_copier=False, events=())
-        self.blows = [blow(random, self.plan.seconds, self.count) for _ in range(random.choice((1, 2, 3, 5)))]
+        self._moves = Moves(self, Random(seed)) if seed % 16 in MOVING else None
+        moves = self._moves is not None
+        blows = random.choice((1, 2, 3, 5))
+        self.blows = [blow(random, self.plan.seconds, self.count, moves=moves) for _ in range(blows)]
         if seed % 4 == 3:  # late markers of TV1, which only the coordinator's epoch keeps out
             self.plan = dataclasses.replace(self.plan, versions=(1,) * len(versions), partitions=1, transactions=20)
             self.places = [("in", 0), ("side", 0)]
@@ -72,6 +79,7 @@ class CoresWorld(WholeWorld):
                 "share.coordinator.state.topic.num.partitions": "1",
             },
             self.count,
+            one_disk=moves,
         )
         self._waiting: list[Event] = []
         """Blows that wait for a request with markers."""
@@ -131,7 +139,7 @@ class CoresWorld(WholeWorld):
     # The course of the world
 
     async def run(self) -> Outcome:
-        with _simulated():
+        with _simulated(self.cores):
             try:
                 async with trio.open_nursery() as nursery:
                     await self._run(nursery)
@@ -166,6 +174,9 @@ class CoresWorld(WholeWorld):
             side.start_soon(self._follow, READ_COMMITTED, 0.2)
             side.start_soon(self._follow, READ_UNCOMMITTED, 0.7)
             side.start_soon(self._strike_all)
+            if self._moves is not None:
+                side.start_soon(self._moves.run)
+                side.start_soon(self._moves.watch)
             with trio.move_on_after(PROGRAMS_END_SECONDS) as limit:
                 await self._run_programs()
             if limit.cancelled_caught:
@@ -219,12 +230,15 @@ class CoresWorld(WholeWorld):
         self.tell(f"{event.kind}, core {event.core}")
         if event.kind in ("kill", "power cut", "power cut of all"):
             await self.strike_amid(
-                partial(self._strike_core, event),
+                partial(self.strike_core, event),
                 event.after_calls,
                 flushes_only=event.amid_flushes,
                 passes=event.after_passes,
                 broker=core,
             )
+        elif event.kind in MOVE_KINDS:
+            assert self._moves is not None
+            await self._moves.strike(event)
         elif event.kind == "restart":
             core.down_seconds = event.down_seconds
             await core.stop()
@@ -241,15 +255,17 @@ class CoresWorld(WholeWorld):
         else:
             self._waiting.append(event)
 
-    def _strike_core(self, event: Event) -> None:
+    def strike_core(self, event: Event) -> None:
         """End the life of a core, or at a power cut of all cores: what was not synced is left as chance wants."""
         if self.weather.calm:
             return
         fate = self.random.choice((everything, nothing, sampled, sampled))
-        all_cores = event.kind == "power cut of all"
+        all_cores = event.kind == "power cut of all" or (event.kind == "power cut" and self._moves is not None)
         self.tell(f"{event.kind} strikes core {event.core}")
-        for core in self.cores.members if all_cores else [self.cores.members[event.core]]:
+        struck = self.cores.members if all_cores else [self.cores.members[event.core]]
+        for core in struck:
             core.down_seconds = event.down_seconds
+        for core in struck[:1] if self._moves is not None else struck:  # on one disk they lose their power together
             if event.kind == "kill":
                 core.kill()
             else:
@@ -310,6 +326,8 @@ class CoresWorld(WholeWorld):
         if len(cores.nodes) < self.count:
             self.outcome.broken.append(f"{self.count - len(cores.nodes)} cores are not there at the end")
             return
+        if self._moves is not None:
+            await self._moves.settle()
         self.outcome.still_open = [what for node in cores.nodes for what in open_transactions(node)]
         metadata = {str(sorted(node.metadata.image.topics_by_name.items())) for node in cores.nodes}
         if len(metadata) > 1:
@@ -329,8 +347,8 @@ class CoresWorld(WholeWorld):
         for core in cores.members:
             core.kill()
             await core.ended()
-            if stripped:
-                strip(core.disk)
+        for core in cores.members if stripped else ():
+            strip(core.disk)
         cores.forget_metadata_end()
         for core in cores.members:
             assert await core.start(), core.failure
@@ -349,11 +367,13 @@ def _open_producers(node: Node, places: Collection[Place]) -> dict[int, int]:
 
 
 @contextmanager
-def _simulated() -> Iterator[None]:
+def _simulated(cores: SimCores) -> Iterator[None]:
     """What of the product a simulation replaces."""
-    before, sleep = place.register_cores, trio.sleep
-    place.register_cores, trio.sleep = register_cores, nap
+    before, sleep, to_thread = (place.register_cores, place.next_start), trio.sleep, trio.to_thread.run_sync
+    place.register_cores, place.next_start = register_cores, lambda root: cores.next_start()  # type: ignore[misc]
+    trio.sleep, trio.to_thread.run_sync = nap, run_sync  # type: ignore[assignment]
     try:
         yield
     finally:
-        place.register_cores, trio.sleep = before, sleep
+        place.register_cores, place.next_start = before
+        trio.sleep, trio.to_thread.run_sync = sleep, to_thread

@@ -122,8 +122,14 @@ def strip(disk: SimDisk) -> None:
     """Take away every file that replay can do without."""
     data = disk.root.entries["data"]
     assert isinstance(data, SimDirectory)
-    for directory in [data, *(node for node in data.entries.values() if isinstance(node, SimDirectory))]:
-        for name in [name for name in directory.entries if name.endswith(DERIVED) or name in CHECKPOINTS]:
+    _strip(data)
+
+
+def _strip(directory: SimDirectory) -> None:
+    for name, node in list(directory.entries.items()):
+        if isinstance(node, SimDirectory):
+            _strip(node)
+        elif name.endswith(DERIVED) or name in CHECKPOINTS:
             directory.change({name: None})
 
 

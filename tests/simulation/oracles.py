@@ -13,6 +13,8 @@ _SHOWN = 3
 def violations(outcome: Outcome) -> list[str]:
     """Everything that is wrong with a world; empty where nothing is."""
     found = list(outcome.broken)
+    if not outcome.history.finals[READ_COMMITTED]:
+        return [*found, "nothing was read at the end"]
     found += check(outcome.history).violations
     found += fences_broken(outcome.fences, outcome.raw)
     found += verdicts_broken(outcome.fences, outcome.raw)

@@ -10,8 +10,10 @@ from fencepost.broker.cores.placed import Placed
 from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.coordinator.txn import completion
 from fencepost.coordinator.txn.completion import Completion
+from fencepost.coordinator.txn.deciding import Decisions
 from fencepost.protocol.errors import ErrorCode
 from tests.simulation.spoilt import answer_before_the_flush, batches_unverified
+from tests.simulation.spoilt_moves import SPOILT_MOVES
 
 
 def markers_before_the_decision() -> None:
@@ -59,9 +61,10 @@ def answer_before_the_markers() -> None:
         return False
 
     Completion.wait = decided  # type: ignore[method-assign]
+    Decisions._lacks_markers = lambda *words: False  # type: ignore[method-assign]
 
 
-SPOILT: dict[str, Callable[[], None]] = {
+SPOILT: dict[str, Callable[[], None]] = SPOILT_MOVES | {
     spoil.__name__.replace("_", "-"): spoil
     for spoil in (
         markers_before_the_decision,

@@ -51,6 +51,39 @@ def test_a_kill_keeps_the_page_cache_and_a_power_cut_what_was_synced():
     assert content(disk.power_cut(torn_at(8, zeros=True)), "/a") == b"first se\0\0\0\0"
 
 
+@pytest.mark.parametrize(
+    ("synced", "kept"), [((), "/a/x"), (("/a",), "/a/x"), (("/b",), "/a/x"), (("/a", "/b"), "/b/y")]
+)
+def test_a_directory_moves_whole_or_not_at_all(synced: tuple[str, ...], kept: str):
+    """One rename from a directory into another is durable when both are synced."""
+    disk = SimDisk()
+    for path in ("/a", "/b", "/a/x"):
+        disk.mkdir(path, 0o700)
+    disk.fdatasync(written(disk, "/a/x/file", b"data"))
+    for path in ("/", "/a", "/b", "/a/x"):
+        sync_directory(disk, path)
+    disk.rename("/a/x", "/b/y")
+    for path in synced:
+        sync_directory(disk, path)
+    for seed in range(10):
+        after = disk.power_cut(sampled, seed)
+        assert (content(after, "/a/x/file") is None) != (content(after, "/b/y/file") is None)
+    places = ("/a/x", "/b/y")
+    assert [place for place in places if content(disk.power_cut(nothing), f"{place}/file")] == [kept]
+    assert [place for place in places if content(disk.power_cut(everything), f"{place}/file")] == ["/b/y"]
+    assert [place for place in places if content(disk.kill().power_cut(nothing), f"{place}/file")] == [kept]
+
+
+def test_a_killed_process_changes_nothing_that_others_see():
+    """Of several processes on one disk: what it still calls before its tasks end, it does to a copy."""
+    disk = SimDisk()
+    fd = written(disk, "/a", b"first")
+    others = disk.kill_one()
+    disk.pwrite(fd, b" second", 5)
+    disk.rename("/a", "/b")
+    assert (content(others, "/a"), content(others, "/b")) == (b"first", None)
+
+
 def test_a_synced_file_is_lost_when_its_name_was_not_synced():
     disk = SimDisk()
     disk.fdatasync(written(disk, "/a", b"data"))
