@@ -33,7 +33,7 @@ async def test_an_unloaded_shard_answers_not_coordinator_and_comes_back_as_it_wa
 
 
 async def test_requests_that_wait_for_markers_are_answered_at_the_unload(nursery: trio.Nursery, world: World) -> None:
-    """Row T7: whoever reads after EndTxn was answered sees the outcome (decision 0005), so the client repeats it."""
+    """Row T7: reads after the answer to EndTxn see the outcome (decision 0005), so the client has to repeat it."""
     identity = await begin(world, P0)
     world.cluster.gate = trio.Event()
     answers: dict[str, ErrorCode] = {}
