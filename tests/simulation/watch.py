@@ -70,7 +70,8 @@ class Watch:
             if isinstance(state, Ongoing | PrepareAbort | PrepareCommit):
                 key = self._life, name, state.started_ms, state.producer, state.name
                 seen[key] = self._seen.get(key, now)
-                may_last = state.timeout_ms / 1000 if isinstance(state, Ongoing) else 0.0
+                pause_ms = node.transactions.config.marker_retry_backoff_max_ms  # one may have begun before
+                may_last = (state.timeout_ms if isinstance(state, Ongoing) else pause_ms) / 1000
                 lasted = overdue(seen, key, may_last, now)
                 if lasted is not None:
                     self._world.outcome.broken.append(f"{name} is {state.name} since {lasted:.2f} s: {state}")
