@@ -275,22 +275,31 @@ class LiveMoves:
             return
         now = self._now(tp, topic_id)
         target = self._target(now)
-        found = self._logs.find(tp, topic_id)
-        if now is None:
-            if found is not None:
+        other: FileStore | None = None
+        try:
+            found = self._logs.find(tp, topic_id)
+            if now is None and found is not None:
                 await trio.to_thread.run_sync(delete, found)
+            elif target is not None and found is not None and found.store is not self._stores[target]:
+                self._stores[target].adopt_child(found.store, found.name)
+                other = found.store
+        except OSError as error:
+            if isinstance(error, FlushFailed):
+                raise
+            logger.error("a log on its way cannot be moved yet partition=%s cause=%s", tp, error)
+            return
+        if now is None:
             self._forget(tp)
         elif target is None:  # cancelled
             del self._handed[tp]
             self._coming[tp] = topic_id
             self._wake()
         else:
-            if found is not None and found.store is not self._stores[target]:
-                self._stores[target].adopt_child(found.store, found.name)
-                await trio.to_thread.run_sync(sync_names, self._stores[target], found.store)
-            error = await self._others.complete_move(HandedOver(tp, topic_id, now.partition_epoch))
-            if error:
-                logger.info("the controller has not ended a move partition=%s cause=%s", tp, error.name)
+            if other is not None:
+                await trio.to_thread.run_sync(sync_names, self._stores[target], other)
+            code = await self._others.complete_move(HandedOver(tp, topic_id, now.partition_epoch))
+            if code:
+                logger.info("the controller has not ended a move partition=%s cause=%s", tp, code.name)
 
     # Beginning to lead
 
