@@ -11,18 +11,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN_TIMEOUT_SECONDS = 400
+SHOWN_CHARS = 4_000
+"""Of what went to the error output: a traceback is at its end."""
 
 
 def run(directory: Path, *options: str) -> tuple[int, str]:
     """The exit code of a short run, and what it said."""
     command = [sys.executable, "-m", "tests.kit.cores_kills", "--transactional", "1", "--longest-life-ms", "700"]
-    said = directory / "said.txt"
-    with said.open("wb") as output:
+    said, errors = directory / "said.txt", directory / "errors.txt"
+    with said.open("wb") as output, errors.open("wb") as noise:
         process = subprocess.Popen(
             [*command, "--directory", str(directory / "run"), *options],
             cwd=ROOT,
             stdout=output,
-            stderr=subprocess.DEVNULL,  # librdkafka's, which says much while brokers are down
+            stderr=noise,  # librdkafka says much while brokers are down
             start_new_session=True,
         )
         try:
@@ -31,7 +33,7 @@ def run(directory: Path, *options: str) -> tuple[int, str]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # whatever it has left behind
             process.wait()
-    return process.returncode, said.read_text()
+    return process.returncode, said.read_text() + errors.read_text(errors="replace")[-SHOWN_CHARS:]
 
 
 @pytest.mark.timeout(RUN_TIMEOUT_SECONDS + 10)
