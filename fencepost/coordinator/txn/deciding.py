@@ -103,15 +103,13 @@ class Decisions:
                     if not await self._completion.wait(shard, transactional_id, deadline):
                         return self._explained(shard, transactional_id, command, reply, caller)
                 else:
-                    if reply.after_markers:
-                        await self._completion.wait(shard, transactional_id, deadline)
+                    waited = reply.after_markers and await self._completion.wait(shard, transactional_id, deadline)
                     try:
                         await ticket.durable()
                     except LogSuperseded:
                         await self._runtime.loaded(self._runtime.shard_of(transactional_id))
                     else:
-                        is_early = reply.after_markers and self._lacks_markers(shard, transactional_id)
-                        if not is_early or trio.current_time() >= deadline:
+                        if not (waited and self._lacks_markers(shard, transactional_id)):
                             return self._durable(shard, transactional_id, command, reply, ticket, caller)
                 shard = self._runtime.shard_of(transactional_id)
                 decision, ticket = self._decide(shard, transactional_id, command, caller)
